@@ -1,0 +1,111 @@
+"""What a store must do. One conformance suite (`tests/stores`) holds every store to it.
+
+MUST rules:
+
+1. A batch is one transaction: after any crash it is there whole or not at all.
+2. Writing a batch again changes nothing (rows by value, last one wins), so an unknown outcome may be retried.
+3. `done(None)` is called only after the batch survives a power loss (memory store: the process's end is its power loss).
+4. Every batch checks inside its transaction that this claim still holds; otherwise `Fenced` and nothing is written.
+5. At most one batch is in flight; batches are written in the order in which they were given.
+6. `find` and `load` see every batch whose `done(None)` was called.
+7. Rows of live tasks are never pruned.
+8. `close` returns only when no thread or connection of the store can write any more.
+"""
+
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Protocol
+
+from cronoq_sansio.engine.records import LoadedRecord, OutputStored, Record, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.service.messages import FindTask, StoredTask
+from cronoq_sansio.values import value
+
+
+class StoreError(Exception):
+    """Base of what a store raises. The text is for the operator: what happened, what to do."""
+
+
+class StoreUnusable(StoreError):
+    """The store cannot be opened at all: missing folder, foreign, damaged or newer file, held by another process."""
+
+
+class StoreUnavailable(StoreError):
+    """Transient: busy, disk full, I/O error. Nothing of the batch is acknowledged; try again."""
+
+
+class Fenced(StoreError):
+    """Another holder took over. Nothing was written and nothing may be written any more."""
+
+
+@value
+class Claim:
+    """A term on this store."""
+
+    epoch: int
+    first_task_id: int
+    first_lease_id: int
+
+
+class Batch:
+    """The writes of consecutive steps, merged: only the last record of each row is kept."""
+
+    __slots__ = ("inserted", "outputs", "size", "states", "steps", "through")
+
+    def __init__(self) -> None:
+        self.inserted: dict[int, TaskInserted] = {}
+        self.states: dict[int, TaskChanged | TaskFinished] = {}
+        self.outputs: dict[int, OutputStored] = {}
+        self.size = 0
+        """Bytes of payloads and outputs."""
+        self.steps = 0
+        self.through = 0
+        """Number of the last step in the batch."""
+
+    def add(self, number: int, writes: Iterable[Record]) -> None:
+        """Append the writes of step `number`."""
+        for record in writes:
+            kind = type(record)
+            if kind is TaskInserted:
+                self.inserted[record.task_id] = record  # type: ignore[assignment]
+                self.size += record.spec.size  # type: ignore[union-attr]
+            elif kind is OutputStored:
+                self.outputs[record.task_id] = record  # type: ignore[assignment]
+                self.size += len(record.output)  # type: ignore[union-attr]
+            else:
+                self.states[record.task_id] = record  # type: ignore[assignment]
+        self.steps += 1
+        self.through = number
+
+    def __bool__(self) -> bool:
+        return self.steps > 0
+
+
+Done = Callable[[StoreError | None], None]
+"""Called once per batch, possibly from another thread."""
+
+
+class Store(Protocol):
+    """A place for tasks. Constructing one does nothing; `open` does."""
+
+    volatile: bool
+    """True: everything is lost with the process, so nothing waits for a commit."""
+
+    async def open(self) -> None:
+        """Open, check and migrate. Raises `StoreUnusable`."""
+
+    async def claim(self, unix_seconds: int) -> Claim:
+        """Become the only writer: a new epoch. Raises `StoreUnusable` (held by a living process), `StoreUnavailable`."""
+
+    def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
+        """All live tasks, then the finished ones since that wall time, newest last, ≤ `limits.LOAD_PORTION` at a time."""
+
+    def begin_commit(self, batch: Batch, done: Done) -> None:
+        """Start writing; returns at once, never raises for the store's troubles: `done` tells."""
+
+    async def find(self, query: FindTask) -> StoredTask | None:
+        """A task by id, or the newest by key; never through the writer. Raises `StoreUnavailable`."""
+
+    async def prune(self, before: int) -> int:
+        """Delete up to `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many it were."""
+
+    async def close(self) -> None:
+        """Give up the claim and release everything. Waits for a batch in flight. Idempotent."""

@@ -1,0 +1,94 @@
+"""What the engine wants done. A `Step` is the answer to one call of `handle`.
+
+`writes` is one transaction. `at_once` may be performed before it is durable; everything in `once_durable` shows state to
+somebody and waits until the step named by its `after` is durable (0 = shows nothing that is not durable yet). The step's type says which is which, so that a mistake
+is a type error and not a lost task.
+"""
+
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cronoq_sansio.engine.records import Record
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.values import value
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.task import Lease, Task
+
+
+@value
+class Submitted:
+    """Outcome of a submission: a new task, or the one that has the key already."""
+
+    task_id: int
+    duplicate: bool
+
+
+@value
+class CancelOutcome:
+    """Outcome of a cancel; False = it had already ended."""
+
+    cancelled: bool
+
+
+@value
+class Answer:
+    """The outcome of a `request` of an event."""
+
+    request: object
+    outcome: Submitted | CancelOutcome | Rejection
+    after: int
+
+
+@value
+class Dispatch:
+    """Give the lease to a worker of its group. The lease may have ended by the time this is released: then do nothing."""
+
+    lease: "Lease"
+    after: int
+
+
+@value
+class Abort:
+    """The engine gave up the attempt and freed the slot; tell the worker that held it, if it was released."""
+
+    lease: "Lease"
+    reason: str
+    """`attempt timed out`, `lease expired`, `cancelled`, `shutdown`."""
+
+
+@value
+class TaskEnded:
+    """A task reached a terminal status. The task object is dead: nobody changes it any more."""
+
+    task: "Task"
+    output: bytes | None
+    """Set when it succeeded."""
+    content_type: str
+    after: int
+
+
+AtOnce = Abort
+OnceDurable = Answer | Dispatch | TaskEnded
+Action = AtOnce | OnceDurable
+
+N = TypeVar("N")
+D = TypeVar("D")
+
+
+class Step(Generic[N, D]):
+    """Everything that one call of `handle` wants: one transaction and what may be said, and when.
+
+    The engine's step holds its own actions (`EngineStep`), the service's step those of the service. Steps are numbered
+    by the engine; a step of the service has the number of the last engine step it drove.
+    """
+
+    __slots__ = ("at_once", "number", "once_durable", "writes")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.writes: list[Record] = []
+        self.at_once: list[N] = []
+        self.once_durable: list[D] = []
+
+
+EngineStep = Step[AtOnce, OnceDurable]

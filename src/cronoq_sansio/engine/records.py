@@ -1,0 +1,98 @@
+"""What the engine wants written: rows by value, idempotent to write again. All times are wall time in Unix nanoseconds.
+
+A task is two rows: its specification, written once by `TaskInserted`, and its state, replaced by `TaskChanged` and
+`TaskFinished`. A task without a state row is READY and has never started. All records of one step belong to one
+transaction; of several records for the same row only the last one matters.
+
+`TaskLoaded`, `TaskDamaged` and `FinishedLoaded` come back from a store at recovery.
+"""
+
+from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.values import value
+
+
+@value
+class TaskInserted:
+    """The specification row."""
+
+    task_id: int
+    spec: TaskSpec
+    max_attempts: int
+    """As promised at submit, whatever the pool's policy says later."""
+    arrival: int
+
+
+@value
+class TaskChanged:
+    """The state row of a live task."""
+
+    task_id: int
+    status: int
+    """A live `TaskStatus`."""
+    attempt: int
+    """Attempts started so far."""
+    due: int
+    """When RETRYING: the time of the next attempt, else 0."""
+    first_started: int
+    """0 = never."""
+    last_started: int
+    """0 = never."""
+    message: str
+    """Last error, empty without."""
+
+
+@value
+class TaskFinished:
+    """The state row of a task that has ended."""
+
+    task_id: int
+    status: int
+    """A terminal `TaskStatus`."""
+    attempt: int
+    first_started: int
+    last_started: int
+    finished: int
+    message: str
+    """Why it did not succeed; empty for succeeded."""
+
+
+@value
+class OutputStored:
+    """What a successful attempt returned."""
+
+    task_id: int
+    output: bytes
+    content_type: str
+
+
+Record = TaskInserted | TaskChanged | TaskFinished | OutputStored
+
+
+@value
+class TaskLoaded:
+    """A live task from the store; `changed` is None when it never left READY."""
+
+    inserted: TaskInserted
+    changed: TaskChanged | None
+
+
+@value
+class TaskDamaged:
+    """A live row that the store cannot decode: recovery ends it as failed, with the reason."""
+
+    task_id: int
+    reason: str
+
+
+@value
+class FinishedLoaded:
+    """A finished task that is still within key retention."""
+
+    task_id: int
+    pool: str
+    key: str
+    status: int
+    finished: int
+
+
+LoadedRecord = TaskLoaded | TaskDamaged | FinishedLoaded

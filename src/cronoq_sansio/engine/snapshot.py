@@ -1,0 +1,59 @@
+"""What the engine shows of itself: totals since start, and figures per pool (engine.md section 14)."""
+
+from cronoq_sansio.engine.events import Labels
+from cronoq_sansio.values import value
+
+
+class Totals:
+    """Counts since the term began, named as in the source page."""
+
+    __slots__ = (
+        "cancelled",
+        "dead_lettered",
+        "dispatched",
+        "failed",
+        "lease_expiries",
+        "missed",
+        "retries",
+        "shed",
+        "skipped",
+        "stale_completions",
+        "submitted",
+        "succeeded",
+        "timeouts",
+    )
+
+    def __init__(self) -> None:
+        for name in self.__slots__:
+            setattr(self, name, 0)
+
+
+@value
+class GroupSnapshot:
+    """The workers of a pool with the same labels."""
+
+    labels: Labels
+    capacity: int
+    busy: int
+
+
+@value
+class PoolSnapshot:
+    """One pool. `pending_by_class` is critical, high, normal, low."""
+
+    name: str
+    capacity: int
+    busy: int
+    pending_by_class: tuple[int, int, int, int]
+    groups: tuple[GroupSnapshot, ...]
+
+
+@value
+class EngineSnapshot:
+    """All pools. `totals` maps each name of `Totals` to its count."""
+
+    pools: tuple[PoolSnapshot, ...]
+    live_tasks: int
+    running: int
+    pending: int
+    totals: dict[str, int]

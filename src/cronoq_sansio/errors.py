@@ -1,0 +1,117 @@
+"""The three kinds of error, and the one table from every error code to gRPC, HTTP and Python.
+
+- A request's fault is a value: `Rejection`. It is never raised.
+- A peer that breaks its protocol raises `RemoteProtocolError`, which names the reply it gets.
+- Our own misuse of a machine raises `LocalProtocolError`.
+- Our own bug is a failed assertion; the term ends and a fresh one recovers from the store.
+
+Codes and their mapping: source page "Errors and status codes".
+"""
+
+from enum import Enum, IntEnum
+
+from cronoq_sansio.values import value
+
+
+class GrpcStatus(IntEnum):
+    """gRPC status codes, numbered as in `grpc-status`."""
+
+    OK = 0
+    CANCELLED = 1
+    UNKNOWN = 2
+    INVALID_ARGUMENT = 3
+    DEADLINE_EXCEEDED = 4
+    NOT_FOUND = 5
+    ALREADY_EXISTS = 6
+    PERMISSION_DENIED = 7
+    RESOURCE_EXHAUSTED = 8
+    FAILED_PRECONDITION = 9
+    ABORTED = 10
+    OUT_OF_RANGE = 11
+    UNIMPLEMENTED = 12
+    INTERNAL = 13
+    UNAVAILABLE = 14
+    DATA_LOSS = 15
+    UNAUTHENTICATED = 16
+
+
+class Code(Enum):
+    """Every way in which a request can be refused. The value is the word that Python callers see as `.code`."""
+
+    INVALID = "invalid"
+    UNKNOWN_POOL = "unknown_pool"
+    OVERLOADED = "overloaded"
+    NOT_FOUND = "not_found"
+    UNAUTHENTICATED = "unauthenticated"
+    PERMISSION_DENIED = "permission_denied"
+    FAILED_PRECONDITION = "failed_precondition"
+    TOO_LARGE = "too_large"
+    UNIMPLEMENTED = "unimplemented"
+    UNAVAILABLE = "unavailable"
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    CANCELLED = "cancelled"
+    INTERNAL = "internal"
+
+
+@value
+class Mapping:
+    """What a code becomes for each kind of caller, and what it tells the person who has it."""
+
+    grpc: GrpcStatus
+    http: int
+    cause: str
+    remedy: str
+
+
+MAPPINGS: dict[Code, Mapping] = {
+    Code.INVALID: Mapping(GrpcStatus.INVALID_ARGUMENT, 400, "Malformed request or task.", "Fix the request."),
+    Code.UNKNOWN_POOL: Mapping(GrpcStatus.NOT_FOUND, 404, "No pool with that name.", "Fix the pool name."),
+    Code.OVERLOADED: Mapping(
+        GrpcStatus.RESOURCE_EXHAUSTED, 429, "Queue bounds or the payload budget reached.", "Retry with backoff, or shed load upstream."
+    ),
+    Code.NOT_FOUND: Mapping(GrpcStatus.NOT_FOUND, 404, "No task with that id or key.", "Check the id or key; it may have been pruned."),
+    Code.UNAUTHENTICATED: Mapping(GrpcStatus.UNAUTHENTICATED, 401, "Missing or unknown credentials.", "Send a valid token."),
+    Code.PERMISSION_DENIED: Mapping(GrpcStatus.PERMISSION_DENIED, 403, "The role or scope does not allow it.", "Use other credentials."),
+    Code.FAILED_PRECONDITION: Mapping(
+        GrpcStatus.FAILED_PRECONDITION, 409, "A worker with an older protocol version.", "Upgrade the worker."
+    ),
+    Code.TOO_LARGE: Mapping(
+        GrpcStatus.RESOURCE_EXHAUSTED, 413, "A message is above `limits.max_message_bytes`.", "Send less, or raise the limit."
+    ),
+    Code.UNIMPLEMENTED: Mapping(
+        GrpcStatus.UNIMPLEMENTED, 501, "The method, or a field that is set, is not built in this version.", "Leave it out, or upgrade the server."
+    ),
+    Code.UNAVAILABLE: Mapping(
+        GrpcStatus.UNAVAILABLE, 503, "Starting, stopping, or the store does not answer.", "Retry with backoff; with a key no task is made twice."
+    ),
+    Code.DEADLINE_EXCEEDED: Mapping(
+        GrpcStatus.DEADLINE_EXCEEDED, 504, "The wait or the call's deadline ran out; the task goes on.", "Wait again."
+    ),
+    Code.CANCELLED: Mapping(
+        GrpcStatus.CANCELLED, 500, "The call ran longer than `max_wait_s + request_timeout_s`.", "Call again with a shorter wait."
+    ),
+    Code.INTERNAL: Mapping(GrpcStatus.INTERNAL, 500, "A fault of the server; its log has the details.", "Report it with the log line."),
+}
+
+
+@value
+class Rejection:
+    """A request's fault, as a value."""
+
+    code: Code
+    message: str
+    """One sentence: which field, what is allowed."""
+    details: tuple[tuple[str, str], ...] = ()
+    """Metadata for the caller, lower-case names: `cronoq-task-id`, …"""
+
+
+class RemoteProtocolError(Exception):
+    """The peer broke its protocol. `reply` is what the machine that raised it sends before the connection closes."""
+
+    def __init__(self, message: str, reply: object = None) -> None:
+        super().__init__(message)
+        self.reply = reply
+
+
+class LocalProtocolError(Exception):
+    """We asked a machine for something that its state does not allow. The state is unchanged."""

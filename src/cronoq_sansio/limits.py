@@ -1,0 +1,70 @@
+"""Every fixed limit, with its reason. Limits that an operator may set are in `settings`; these are not configurable.
+
+Sizes are bytes, times are nanoseconds. "spec" is the product's specification of fixed limits (server.md section 1).
+"""
+
+from cronoq_sansio.clock import SECOND
+
+# --- what a request may name
+
+MAX_POOL_NAME = 64  #: spec
+MAX_CONTENT_TYPE = 128  #: spec
+MAX_WORKER_NAME = 64  #: spec; characters, longer names are cut
+MAX_WORKER_MESSAGE = 8_192  #: spec; failure messages are cut to min(this, max_message_bytes / 4)
+MAX_MULTIPLIER = 1_000.0  #: spec; a larger factor reaches any maximum in one step
+MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and framing are added around it
+
+# --- the core
+
+MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
+RETRY_EXPONENT_CAP = 1_024  #: 2.0 ** 1024 overflows a float; any policy is at its maximum long before
+MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares them with the live ones and compacts
+REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
+SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
+OUTBOUND_PER_SLOT = 2  #: one lease and one abort per slot (source page, protocol rule 7) …
+OUTBOUND_SPARE = 16  #: … and some room for Registered, Shutdown and slots that changed
+
+# --- budgets per kind of call (server.md, "Decided where the sources disagree")
+
+MAX_WAITS = 65_536
+MAX_WATCHES = 1_024
+MAX_WORKER_STREAMS = 4_096
+MAX_UNREGISTERED_STREAMS = 64
+
+# --- connections
+
+PREFACE_TIMEOUT = 5 * SECOND  #: a peer that sent no HTTP/2 preface and SETTINGS by then is something else
+HEADERS_TIMEOUT = 10 * SECOND  #: a header block that is not complete by then
+IDLE_TIMEOUT = 300 * SECOND  #: a connection without an open stream
+STREAM_STALL_TIMEOUT = 30 * SECOND  #: a stream whose unsent bytes or half-received message make no progress
+MAX_UNSENT = 1 << 20  #: bytes queued for the socket of one connection
+MAX_UNSENT_CONTROL = 64 << 10  #: of these, replies to PING and SETTINGS
+MAX_HEADER_BLOCK = 64 << 10  #: raw, over HEADERS and CONTINUATION
+MAX_HEADER_LIST = 16 << 10  #: decoded; server.md section 3
+MAX_HEADER_FIELDS = 100
+INITIAL_WINDOW = 1 << 20  #: per stream; server.md section 3
+MAX_FRAME = 16_384  #: the smallest that HTTP/2 allows
+MAX_GRPC_TIMEOUT_DIGITS = 8  #: gRPC over HTTP/2, "TimeoutValue"
+READ_SIZE = 256 << 10  #: one read of a socket
+
+# --- the store pipeline
+
+MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
+MAX_WAITING_BYTES = 64 << 20  #: payload bytes that wait for a commit before new work is refused
+MAX_WAITING_OUTPUT = 256 << 20  #: output bytes that wait before workers get no flow-control credit either
+COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries
+COMMIT_PRESSURE = 5 * SECOND  #: a commit older than this refuses new work
+MAX_STORE_OUTAGE = 300 * SECOND  #: source page "Store errors"; then the term ends
+LOAD_PORTION = 1_000  #: records per portion of recovery
+PRUNE_PORTION = 1_000  #: rows per statement of pruning
+PRUNE_INTERVAL = 3_600 * SECOND
+
+# --- the process
+
+TICK = SECOND // 4  #: how often the loop checks its own lateness
+STALL = SECOND // 2  #: lateness beyond this means that the process was stopped
+TERM_RESTART_MIN = 1 * SECOND  #: first pause before a new term after a fault, doubling
+TERM_RESTART_MAX = 60 * SECOND
+MAX_TERM_FAULTS = 5  #: that many faulty terms …
+TERM_FAULT_WINDOW = 600 * SECOND  #: … within this time end the process
+STOP_SLACK = 15 * SECOND  #: a graceful stop takes at most the grace plus this

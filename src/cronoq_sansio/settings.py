@@ -1,0 +1,88 @@
+"""Settings: what an operator may choose. Durations are nanoseconds here and seconds in the file, sizes are bytes.
+
+The keys, defaults and ranges are those of server.md section 1, as far as they are built.
+"""
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.spec import RetryPolicy
+from cronoq_sansio.values import value
+
+DEFAULT_RETRY = RetryPolicy(3, 1 * SECOND, 2.0, 60 * SECOND, True)
+
+
+@value
+class ServerSettings:
+    """Table `[server]`."""
+
+    grpc_addr: tuple[str, int] = ("127.0.0.1", 7070)
+    http_addr: tuple[str, int] | None = None
+    """Accepted, not served yet."""
+    insecure_no_auth: bool = False
+    shutdown_grace: int = 10 * SECOND
+
+
+@value
+class StoreSettings:
+    """Table `[store]`."""
+
+    kind: str = "memory"
+    """`memory` or `sqlite`."""
+    path: str = ""
+    keep_finished: int = 604_800 * SECOND
+
+
+@value
+class LimitSettings:
+    """Table `[limits]`."""
+
+    max_pending_total: int = 1_000_000
+    max_pending_per_pool: int = 100_000
+    max_message_bytes: int = 16_777_216
+    max_payload_bytes: int = 8 << 30
+    """Encoded specifications of live tasks, in all; the configuration's default is half of the machine's memory."""
+    max_key_len: int = 256
+    max_kind_len: int = 128
+    max_tags: int = 32
+    max_tag_len: int = 1_024
+    max_wait: int = 300 * SECOND
+    request_timeout: int = 30 * SECOND
+    max_concurrent_requests: int = 4_096
+    max_concurrent_streams: int = 1_024
+    max_slots_per_worker: int = 1_024
+    keepalive_interval: int = 20 * SECOND
+    keepalive_timeout: int = 20 * SECOND
+    key_retention: int = 3_600 * SECOND
+    key_retention_max: int = 1_000_000
+
+
+@value
+class OutputSettings:
+    """Table `[outputs]`: what of finished tasks is kept in memory."""
+
+    cache_entries: int = 10_000
+    cache_bytes: int = 67_108_864
+    info_entries: int = 100_000
+
+
+@value
+class PoolSettings:
+    """One table of `[[pools]]`."""
+
+    name: str = "default"
+    max: int = 10
+    """Caps the slots of one worker; the slots of all workers together are not bounded by it."""
+    lease_ttl: int = 30 * SECOND
+    max_pending: int = 100_000
+    retry: RetryPolicy = DEFAULT_RETRY
+    max_slots_per_worker: int = 1_024
+
+
+@value
+class Settings:
+    """The whole configuration, checked."""
+
+    server: ServerSettings = ServerSettings()
+    store: StoreSettings = StoreSettings()
+    limits: LimitSettings = LimitSettings()
+    outputs: OutputSettings = OutputSettings()
+    pools: tuple[PoolSettings, ...] = (PoolSettings(),)

@@ -17,4 +17,4 @@ FROZEN = bool(sys.flags.dev_mode) or "pytest" in sys.modules
 @dataclass_transform(frozen_default=True)
 def value(cls: type[T]) -> type[T]:
     """Make ``cls`` a slotted value: positional constructor, equality by fields, never mutated."""
-    return dataclass(frozen=FROZEN, slots=True)(cls)
+    return dataclass(frozen=FROZEN, slots=True, unsafe_hash=not FROZEN)(cls)

@@ -17,7 +17,6 @@ MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and
 # --- the core
 
 MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
-RETRY_EXPONENT_CAP = 1_024  #: 2.0 ** 1024 overflows a float; any policy is at its maximum long before
 MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares them with the live ones and compacts
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
@@ -61,6 +60,7 @@ PRUNE_INTERVAL = 3_600 * SECOND
 
 # --- the process
 
+MAX_CONFIG_FILE = 1 << 20  #: bytes; a thousand pools need a tenth of it, anything larger is not a configuration
 TICK = SECOND // 4  #: how often the loop checks its own lateness
 STALL = SECOND // 2  #: lateness beyond this means that the process was stopped
 TERM_RESTART_MIN = 1 * SECOND  #: first pause before a new term after a fault, doubling

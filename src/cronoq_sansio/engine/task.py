@@ -1,8 +1,9 @@
-"""The two things that live in the engine: a task and a lease. Plain slotted objects that only the engine changes."""
+"""The things that live in the engine: tasks, leases, and what is remembered of finished tasks. Only the engine changes them."""
 
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.events import Labels
+from cronoq_sansio.engine.timers import Timer
 from cronoq_sansio.spec import RetryPolicy, TaskSpec
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ class Task:
         "arrival",
         "attempt",
         "created",
-        "due",
         "finished",
         "first_started",
         "id",
@@ -29,6 +29,7 @@ class Task:
         "spec",
         "status",
         "stored",
+        "timer",
     )
 
     def __init__(self, task_id: int, spec: TaskSpec, pool: "Pool", retry: RetryPolicy, arrival: int, created: int) -> None:
@@ -48,21 +49,24 @@ class Task:
         self.first_started = 0
         self.last_started = 0
         self.finished = 0
-        self.due = 0
-        """On the `now` scale, when RETRYING."""
         self.message = ""
         """Last error; cleared by success."""
         self.lease: Lease | None = None
+        self.timer: Timer[Task] | None = None
+        """Set while RETRYING: the end of the backoff."""
         self.stored = 0
         """Number of the last step that wrote this task: whoever shows the task waits for it."""
+
+    def __repr__(self) -> str:
+        return f"<Task {self.id} status={self.status} attempt={self.attempt}>"
 
 
 class Lease:
     """One attempt on one slot. What a worker is told of it is fixed at dispatch."""
 
-    __slots__ = ("attempt", "beat", "excused", "group", "held", "id", "live", "started", "task")
+    __slots__ = ("attempt", "beat", "group", "held", "id", "live", "previous_start", "started", "task", "timer")
 
-    def __init__(self, lease_id: int, task: Task, group: Labels) -> None:
+    def __init__(self, lease_id: int, task: Task, group: Labels, previous_start: int) -> None:
         self.id = lease_id
         self.task = task
         self.attempt = task.attempt
@@ -72,9 +76,29 @@ class Lease:
         """False once it ended or was returned."""
         self.held = False
         """True from its release to a worker: ttl and timeout run."""
-        self.started = 0
-        """First release, on the `now` scale; 0 = never released."""
+        self.started = -1
+        """First release, in lease time (`leases.py`); -1 = never released."""
         self.beat = 0
-        """Last heartbeat or release, on the `now` scale."""
-        self.excused = 0
-        """`Engine` time that nobody could use, at the last beat."""
+        """Last heartbeat or release, in lease time."""
+        self.timer: Timer[Lease] | None = None
+        self.previous_start = previous_start
+        """`last_started` of the task before this attempt, for a dispatch that is taken back."""
+
+    def __repr__(self) -> str:
+        return f"<Lease {self.id} task={self.task.id} attempt={self.attempt}>"
+
+
+class Retained:
+    """What is remembered of a finished task (engine.md section 10)."""
+
+    __slots__ = ("expires", "key", "pool", "status", "stored", "task_id")
+
+    def __init__(self, task_id: int, pool: str, key: str, status: int, expires: int, stored: int) -> None:
+        self.task_id = task_id
+        self.pool = pool
+        self.key = key
+        self.status = status
+        self.expires = expires
+        """On the `now` scale."""
+        self.stored = stored
+        """Step that wrote the end; whoever shows it waits for that."""

@@ -1,0 +1,384 @@
+"""The engine: events in, a step out. It composes the capabilities beside it and decides nothing itself.
+
+Contract. `handle` applies the events of one read in order and then, once, lets pools dispatch; the `Step` that it returns
+must be taken whole before the next call. `now` never goes back: a smaller one counts as the largest seen. The same events
+in the same batches, with the same times and seed, give the same steps. `handle([TimerFired()], now)` is due at
+`next_timeout()`; only then do timers act.
+
+A `handle` does whole what its events ask, and at most `limits.MAX_UNITS` consequences (timers, dispatches); what is left
+is due now.
+
+It has no clock, no I/O, no global randomness, and knows neither callers nor workers nor bytes.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from random import Random
+
+from cronoq_sansio.engine import events as ev
+from cronoq_sansio.engine import invariants, lifecycle, overload, retry
+from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Submitted
+from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.leases import Leases
+from cronoq_sansio.engine.records import LoadedRecord
+from cronoq_sansio.engine.recovery import Recovery
+from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
+from cronoq_sansio.engine.table import TaskTable
+from cronoq_sansio.engine.task import Retained, Task
+from cronoq_sansio.engine.timers import TimerHeap
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_UNITS
+from cronoq_sansio.settings import PoolSettings, Settings
+
+Handler = Callable[["Engine", ev.Event], None]
+
+
+class Engine:
+    """All tasks of one term."""
+
+    def __init__(
+        self, settings: Settings, *, now: int, wall_offset: int, seed: int, first_task_id: int, first_lease_id: int
+    ) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.pools = {pool.name: Pool(pool) for pool in settings.pools}
+        self.tasks = TaskTable(settings.limits, first_task_id)
+        self.leases = Leases(first_lease_id)
+        self.retries: TimerHeap[Task] = TimerHeap()
+        self.totals = Totals()
+        self.random = Random(seed)
+        self.now = now
+        self.wall_offset = wall_offset
+        self.number = 0
+        """Of the current or last step."""
+        self.written = 0
+        """Of the last step that wrote something."""
+        self.step = EngineStep(0)
+        self._awake: deque[Pool] = deque()
+        self._held = False
+        self._more = False
+        self._recovery: Recovery | None = None
+
+    @classmethod
+    def fresh(
+        cls,
+        settings: Settings,
+        *,
+        now: int,
+        wall_offset: int = 0,
+        seed: int = 0,
+        first_task_id: int = 1,
+        first_lease_id: int = 1,
+    ) -> "Engine":
+        """An engine without a past."""
+        return cls(
+            settings,
+            now=now,
+            wall_offset=wall_offset,
+            seed=seed,
+            first_task_id=first_task_id,
+            first_lease_id=first_lease_id,
+        )
+
+    # --- recovery, in portions: recover, load…, settle… until False, begin
+
+    @classmethod
+    def recover(
+        cls, settings: Settings, *, first_task_id: int, first_lease_id: int, seed: int, now: int, wall_offset: int
+    ) -> "Engine":
+        """An engine that takes over what a store holds. It must not `handle` anything before `begin`."""
+        engine = cls.fresh(
+            settings,
+            now=now,
+            wall_offset=wall_offset,
+            seed=seed,
+            first_task_id=first_task_id,
+            first_lease_id=first_lease_id,
+        )
+        engine._recovery = Recovery(engine)
+        engine.number = 1
+        engine.step = EngineStep(1)
+        return engine
+
+    def load(self, records: Iterable[LoadedRecord]) -> None:
+        """Take in a portion of rows, in any order."""
+        assert self._recovery is not None
+        self._recovery.load(records)
+
+    def settle(self, now: int) -> bool:
+        """Do a portion of the work that loading left; False when nothing is left."""
+        assert self._recovery is not None
+        self.now = max(self.now, now)
+        return self._recovery.settle(MAX_UNITS)
+
+    def begin(self, now: int) -> EngineStep:
+        """Start to serve. The step has everything that recovery changed; overdue backoffs are over before any dispatch."""
+        assert self._recovery is not None
+        self._recovery = None
+        self.now = max(self.now, now)
+        while (task := self.retries.pop_due(self.now)) is not None:
+            self._backoff_over(task)
+        return self._finish()
+
+    # --- the one entry
+
+    def handle(self, events: Sequence[ev.Event], now: int) -> EngineStep:
+        """Apply the events of one read, in order."""
+        assert self._recovery is None, "recovery has not finished"
+        if now > self.now:
+            self.now = now
+        self.number += 1
+        self.step = EngineStep(self.number)
+        self.tasks.expire(self.now, MAX_UNITS)
+        for event in events:
+            HANDLERS[type(event)](self, event)
+        if self._awake and not (len(events) == 1 and type(events[0]) is ev.LeasesReleased):
+            self._dispatch()
+        return self._finish()
+
+    def next_timeout(self) -> int | None:
+        """When `handle([TimerFired()], …)` is due, on the `now` scale."""
+        if self._more:
+            return self.now
+        due = self.leases.next_timeout()
+        backoff = self.retries.next()
+        if due is None or (backoff is not None and backoff < due):
+            return backoff
+        return due
+
+    # --- looking
+
+    def find(self, ref: int | str) -> Task | Retained | None:
+        """A task by id or key: live, or finished and still remembered."""
+        return self.tasks.by_key(ref, self.now) if isinstance(ref, str) else self.tasks.by_id(ref)
+
+    def has_pool(self, name: str) -> bool:
+        """True when the pool is configured."""
+        return name in self.pools
+
+    def pool_settings(self, name: str) -> PoolSettings:
+        """Settings of a configured pool."""
+        return self.pools[name].settings
+
+    @property
+    def running(self) -> int:
+        """Live leases."""
+        return len(self.leases.live)
+
+    def snapshot(self, now: int) -> EngineSnapshot:
+        """Figures for people (engine.md section 14)."""
+        return EngineSnapshot(
+            tuple(pool.snapshot() for pool in self.pools.values()),
+            len(self.tasks.live),
+            self.running,
+            self.tasks.pending,
+            {name: getattr(self.totals, name) for name in Totals.__slots__},
+        )
+
+    def statistics(self) -> dict[str, int]:
+        """Sizes of everything that grows, for tests and operators."""
+        return {
+            "live_tasks": len(self.tasks.live),
+            "retained_tasks": self.tasks.retained(),
+            "pending_tasks": self.tasks.pending,
+            "payload_bytes": self.tasks.payload_bytes,
+            "leases": self.running,
+            "backoffs": len(self.retries),
+            "groups": sum(len(pool.groups.by_labels) for pool in self.pools.values()),
+            "step": self.number,
+        }
+
+    def check_invariants(self, step: EngineStep | None) -> None:
+        """Assert what must always hold (engine.md section 15): for what `step` names, or with None for everything."""
+        invariants.check(self, step)
+
+    # --- for the capabilities
+
+    def wall(self, later: int = 0) -> int:
+        """Wall time now, or `later` nanoseconds from now."""
+        return self.now + self.wall_offset + later
+
+    def wake(self, pool: Pool) -> None:
+        """The pool may have something to dispatch: a task or a slot came free."""
+        if not pool.queued:
+            pool.queued = True
+            self._awake.append(pool)
+
+    # --- inside
+
+    def _finish(self) -> EngineStep:
+        step = self.step
+        if step.writes:
+            self.written = self.number
+        return step
+
+    def _dispatch(self) -> None:
+        units = MAX_UNITS
+        awake = self._awake
+        self._more = False
+        if self._held:
+            return
+        while awake:
+            pool = awake[0]
+            while (lane := pool.best(self.now)) is not None and (group := pool.groups.best()) is not None:
+                if not units:
+                    self._more = True
+                    return
+                units -= 1
+                lifecycle.start(self, lane.pop(), group)
+            awake.popleft()
+            pool.queued = False
+
+    def _submitted(self, event: ev.TaskSubmitted) -> None:
+        """Specification checks in the order of engine.md section 3: duplicate, pool, bounds."""
+        spec = event.spec
+        answers = self.step.once_durable
+        known = self.tasks.by_key(spec.key, self.now) if spec.key else None
+        if known is not None:
+            task_id = known.id if isinstance(known, Task) else known.task_id
+            answers.append(Answer(event.request, Submitted(task_id, True), known.stored))
+            return
+        pool = self.pools.get(spec.pool)
+        if pool is None:
+            answers.append(Answer(event.request, Rejection(Code.UNKNOWN_POOL, f"unknown pool {spec.pool!r}"), 0))
+            return
+        policy = retry.resolve(spec.retry, pool.settings.retry)
+        if policy.max_attempts < 1:
+            rejection = Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
+            answers.append(Answer(event.request, rejection, 0))
+            return
+        refusal = overload.refusal(spec, pool, self.tasks, self.limits)
+        if refusal is not None:
+            answers.append(Answer(event.request, refusal, 0))
+            return
+        task = Task(self.tasks.issue(), spec, pool, policy, self.now, self.wall())
+        lifecycle.admit(self, task)
+        answers.append(Answer(event.request, Submitted(task.id, False), self.number))
+
+    def _cancelled(self, event: ev.TaskCancelled) -> None:
+        task = self.tasks.live.get(event.task_id)
+        if task is None:
+            retained = self.tasks.by_id(event.task_id)
+            after = retained.stored if retained is not None else self.written
+            self.step.once_durable.append(Answer(event.request, CancelOutcome(False), after))
+            return
+        lease = lifecycle.cancel(self, task, "cancelled by a caller")
+        if lease is not None:
+            self.step.at_once.append(Abort(lease, "cancelled"))
+        self.step.once_durable.append(Answer(event.request, CancelOutcome(True), self.number))
+
+    def _capacity_set(self, event: ev.GroupCapacitySet) -> None:
+        pool = self.pools[event.pool]
+        pool.groups.set_capacity(event.labels, event.capacity)
+        self.wake(pool)
+
+    def _returned(self, event: ev.DispatchReturned) -> None:
+        lease = self.leases.live.get(event.lease)
+        if lease is not None and not lease.held:
+            lifecycle.take_back(self, lease)
+
+    def _released(self, event: ev.LeasesReleased) -> None:
+        for lease_id in event.leases:
+            lease = self.leases.live.get(lease_id)
+            if lease is not None and not lease.held:
+                self.leases.release(lease, self.now)
+
+    def _renewed(self, event: ev.LeaseRenewed) -> None:
+        lease = self.leases.held(event.lease)
+        if lease is not None:
+            lease.beat = self.now - self.leases.excused
+
+    def _succeeded(self, event: ev.AttemptSucceeded) -> None:
+        lease = self.leases.held(event.lease)
+        if lease is None:
+            self.totals.stale_completions += 1
+        else:
+            lifecycle.succeed(self, lease, event.output, event.content_type)
+
+    def _failed(self, event: ev.AttemptFailed) -> None:
+        lease = self.leases.held(event.lease)
+        if lease is None:
+            self.totals.stale_completions += 1
+        else:
+            lifecycle.fail(self, lease, event.message, permanent=event.permanent, retry_after=event.retry_after)
+
+    def _attempt_cancelled(self, event: ev.AttemptCancelled) -> None:
+        lease = self.leases.held(event.lease)
+        if lease is None:
+            self.totals.stale_completions += 1
+        else:
+            lifecycle.cancel(self, lease.task, "cancelled by the worker")
+
+    def _nacked(self, event: ev.AttemptNacked) -> None:
+        lease = self.leases.held(event.lease)
+        if lease is None:
+            return
+        group = lease.task.pool.groups.best_of(event.groups)
+        if group is not None:
+            lifecycle.pass_on(self, lease, group)
+        else:
+            reason = f": {event.reason}" if event.reason else ""
+            lifecycle.fail(self, lease, f"refused by every worker with a free slot{reason}")
+
+    def _lost(self, event: ev.LeasesLost) -> None:
+        for lease_id in event.leases:
+            lease = self.leases.live.get(lease_id)
+            if lease is not None:
+                lifecycle.fail(self, lease, event.message)
+
+    def _dispatch_held(self, event: ev.DispatchHeld) -> None:
+        self._held = event.held
+
+    def _timer_fired(self, _event: ev.TimerFired) -> None:
+        units = MAX_UNITS
+        while units and (due := self.leases.pop_due(self.now)) is not None:
+            units -= 1
+            lease, timed_out = due
+            if timed_out:
+                self.totals.timeouts += 1
+            else:
+                self.totals.lease_expiries += 1
+            reason = "attempt timed out" if timed_out else "lease expired"
+            self.step.at_once.append(Abort(lease, reason))
+            lifecycle.fail(self, lease, reason)
+        while units and (task := self.retries.pop_due(self.now)) is not None:
+            units -= 1
+            self._backoff_over(task)
+
+    def _backoff_over(self, task: Task) -> None:
+        task.timer = None
+        lifecycle.make_ready(self, task)
+
+    def _wall_clock_moved(self, event: ev.WallClockMoved) -> None:
+        self.wall_offset = event.offset
+
+    def _stalled(self, event: ev.Stalled) -> None:
+        self.leases.excused += event.lateness
+
+    def _commits_stalled(self, _event: ev.CommitsStalled) -> None:
+        self.leases.parked = True
+
+    def _commits_resumed(self, event: ev.CommitsResumed) -> None:
+        self.leases.parked = False
+        self.leases.excused += event.duration
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    ev.TaskSubmitted: Engine._submitted,
+    ev.TaskCancelled: Engine._cancelled,
+    ev.GroupCapacitySet: Engine._capacity_set,
+    ev.DispatchReturned: Engine._returned,
+    ev.LeasesReleased: Engine._released,
+    ev.LeaseRenewed: Engine._renewed,
+    ev.AttemptSucceeded: Engine._succeeded,
+    ev.AttemptFailed: Engine._failed,
+    ev.AttemptCancelled: Engine._attempt_cancelled,
+    ev.AttemptNacked: Engine._nacked,
+    ev.LeasesLost: Engine._lost,
+    ev.DispatchHeld: Engine._dispatch_held,
+    ev.TimerFired: Engine._timer_fired,
+    ev.WallClockMoved: Engine._wall_clock_moved,
+    ev.Stalled: Engine._stalled,
+    ev.CommitsStalled: Engine._commits_stalled,
+    ev.CommitsResumed: Engine._commits_resumed,
+}

@@ -1,0 +1,203 @@
+"""The life of a task (engine.md sections 2 and 6): every transition, in one table, and what each one does.
+
+A task is READY (queued), RUNNING (one attempt holds one lease), RETRYING (waits for a backoff), or it has ended. `MOVES`
+lists every transition that may happen; a move that it does not list is our own bug and fails an assertion. Ends are
+final: nothing leaves a terminal status.
+
+Each function does one whole transition: status, counters, queue, lease, record and action together, so that the
+invariants hold whenever one returns.
+"""
+
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.engine import retry
+from cronoq_sansio.engine.actions import Dispatch, TaskEnded
+from cronoq_sansio.engine.labels import Group
+from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.task import Lease, Task
+from cronoq_sansio.spec import TaskStatus
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.engine import Engine
+
+READY = int(TaskStatus.READY)
+RUNNING = int(TaskStatus.RUNNING)
+RETRYING = int(TaskStatus.RETRYING)
+SUCCEEDED = int(TaskStatus.SUCCEEDED)
+FAILED = int(TaskStatus.FAILED)
+DEAD_LETTERED = int(TaskStatus.DEAD_LETTERED)
+CANCELLED = int(TaskStatus.CANCELLED)
+
+NEW = 0
+
+#: From → where it may go. READY → READY does not exist: a dispatch that is taken back was RUNNING.
+MOVES: dict[int, frozenset[int]] = {
+    NEW: frozenset({READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
+    READY: frozenset({RUNNING, CANCELLED, FAILED}),  # FAILED only at recovery
+    RUNNING: frozenset({READY, RETRYING, SUCCEEDED, FAILED, DEAD_LETTERED, CANCELLED}),
+    RETRYING: frozenset({READY, CANCELLED, FAILED}),  # FAILED only at recovery
+}
+
+#: Name of the count in `Totals` for each end.
+ENDS = {SUCCEEDED: "succeeded", FAILED: "failed", DEAD_LETTERED: "dead_lettered", CANCELLED: "cancelled"}
+
+
+def _move(task: Task, status: int) -> None:
+    assert status in MOVES[task.status], f"task {task.id} cannot go from {task.status} to {status}"
+    task.status = status
+
+
+def admit(engine: "Engine", task: Task) -> None:
+    """A new task: stored and queued."""
+    engine.tasks.add(task)
+    task.stored = engine.number
+    engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created))
+    engine.totals.submitted += 1
+    make_ready(engine, task)
+    _count_pending(engine, task, +1)
+
+
+def make_ready(engine: "Engine", task: Task) -> None:
+    """Queue a task at its place. Not stored: a row that waits for its time says the same."""
+    _move(task, READY)
+    task.pool.lanes[task.spec.priority].push(task)
+    engine.wake(task.pool)
+
+
+def start(engine: "Engine", task: Task, group: Group) -> None:
+    """Give a task that was just taken from its lane to a group: one more attempt, one slot less."""
+    _move(task, RUNNING)
+    _count_pending(engine, task, -1)
+    task.attempt += 1
+    lease = Lease(engine.leases.issue(), task, group.labels, task.last_started)
+    task.last_started = engine.wall()
+    if not task.first_started:
+        task.first_started = task.last_started
+    task.lease = lease
+    engine.leases.live[lease.id] = lease
+    task.pool.groups.take(group)
+    engine.totals.dispatched += 1
+    _store(engine, task)
+    engine.step.once_durable.append(Dispatch(lease, engine.number))
+
+
+def take_back(engine: "Engine", lease: Lease) -> None:
+    """A dispatch that no worker saw: as if it had not happened, its place in the queue included."""
+    task = lease.task
+    _end_lease(engine, lease)
+    task.attempt -= 1
+    task.last_started = lease.previous_start
+    if not task.attempt:
+        task.first_started = 0
+    engine.totals.dispatched -= 1
+    make_ready(engine, task)
+    _count_pending(engine, task, +1)
+    _store(engine, task)
+
+
+def pass_on(engine: "Engine", lease: Lease, group: Group) -> None:
+    """A refused lease goes to another worker: same lease, same attempt; its timeout goes on, its ttl starts anew."""
+    groups = lease.task.pool.groups
+    engine.leases.withdraw(lease)
+    groups.free(lease.group)
+    groups.take(group)
+    lease.group = group.labels
+    engine.wake(lease.task.pool)
+    engine.step.once_durable.append(Dispatch(lease, lease.task.stored))
+
+
+def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) -> None:
+    """The attempt returned an output."""
+    _end_lease(engine, lease)
+    engine.step.writes.append(OutputStored(lease.task.id, output, content_type))
+    _end(engine, lease.task, SUCCEEDED, "", output, content_type)
+
+
+def fail(engine: "Engine", lease: Lease, message: str, *, permanent: bool = False, retry_after: int = 0) -> None:
+    """The attempt failed: retried while attempts are left, unless the failure is permanent."""
+    task = lease.task
+    _end_lease(engine, lease)
+    if permanent:
+        _end(engine, task, FAILED, message)
+    else:
+        retry_or_bury(engine, task, message, retry_after)
+
+
+def retry_or_bury(engine: "Engine", task: Task, message: str, retry_after: int = 0) -> None:
+    """A RUNNING task without a lease lost its attempt: back off, or end as dead-lettered when that was the last one."""
+    if task.attempt >= task.max_attempts:
+        _end(engine, task, DEAD_LETTERED, message)
+        return
+    delay = retry.delay(task.retry, task.attempt + 1, retry_after, engine.random)
+    task.message = message
+    engine.totals.retries += 1
+    back_off(engine, task, engine.now + delay)
+    _count_pending(engine, task, +1)
+    _store(engine, task, engine.wall(delay))
+
+
+def back_off(engine: "Engine", task: Task, due: int) -> None:
+    """Wait until `due` on the `now` scale."""
+    _move(task, RETRYING)
+    task.timer = engine.retries.add(due, task)
+
+
+def cancel(engine: "Engine", task: Task, message: str) -> Lease | None:
+    """End a live task as cancelled; returns the lease that this ended."""
+    lease = task.lease
+    if lease is not None:
+        _end_lease(engine, lease)
+    _end(engine, task, CANCELLED, message)
+    return lease
+
+
+def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
+    """End a task that cannot run any more, as failed. Only recovery finds such tasks."""
+    _end(engine, task, FAILED, message)
+
+
+def _end_lease(engine: "Engine", lease: Lease) -> None:
+    pool = lease.task.pool
+    engine.leases.end(lease)
+    lease.task.lease = None
+    pool.groups.free(lease.group)
+    engine.wake(pool)
+
+
+def _end(
+    engine: "Engine", task: Task, status: int, message: str, output: bytes | None = None, content_type: str = ""
+) -> None:
+    before = task.status
+    _move(task, status)
+    if before == READY:
+        task.pool.lanes[task.spec.priority].forget()
+    if before == RETRYING and task.timer is not None:
+        engine.retries.cancel(task.timer)
+        task.timer = None
+    if before != RUNNING:
+        _count_pending(engine, task, -1)
+    task.message = message
+    task.finished = engine.wall()
+    task.stored = engine.number
+    engine.tasks.retire(task, engine.now)
+    name = ENDS[status]
+    setattr(engine.totals, name, getattr(engine.totals, name) + 1)
+    step = engine.step
+    step.writes.append(
+        TaskFinished(
+            task.id, status, task.attempt, task.first_started, task.last_started, task.finished, task.message
+        )
+    )
+    step.once_durable.append(TaskEnded(task, output, content_type, engine.number))
+
+
+def _count_pending(engine: "Engine", task: Task, difference: int) -> None:
+    task.pool.count_pending(task, difference)
+    engine.tasks.pending += difference
+
+
+def _store(engine: "Engine", task: Task, due: int = 0) -> None:
+    task.stored = engine.number
+    engine.step.writes.append(
+        TaskChanged(task.id, task.status, task.attempt, due, task.first_started, task.last_started, task.message)
+    )

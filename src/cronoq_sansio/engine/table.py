@@ -1,0 +1,89 @@
+"""Every task that the engine knows: live ones, and finished ones for as long as their keys are remembered.
+
+Invariants: a key maps to one task, live or retained; no ended task is live; ``payload_bytes`` is the sum over live tasks;
+finished tasks are remembered for `key_retention`, at most `key_retention_max` of them (engine.md section 10).
+"""
+
+from collections import deque
+
+from cronoq_sansio.engine.task import Retained, Task
+from cronoq_sansio.settings import LimitSettings
+
+
+class TaskTable:
+    """Look-up by id and by key."""
+
+    __slots__ = ("_finished", "_keys", "_retained", "_retention", "_retention_max", "live", "next_id", "payload_bytes", "pending")
+
+    def __init__(self, limits: LimitSettings, first_id: int) -> None:
+        self.live: dict[int, Task] = {}
+        self.next_id = first_id
+        self.payload_bytes = 0
+        self.pending = 0
+        """Live tasks that are not running, over all pools."""
+        self._keys: dict[str, Task | Retained] = {}
+        self._retained: dict[int, Retained] = {}
+        self._finished: deque[Retained] = deque()
+        self._retention = limits.key_retention
+        self._retention_max = limits.key_retention_max
+
+    def issue(self) -> int:
+        """An id above every id issued before."""
+        task_id = self.next_id
+        self.next_id += 1
+        return task_id
+
+    def by_key(self, key: str, now: int) -> Task | Retained | None:
+        """The task that has the key at `now`. After the retention the key is free, swept or not."""
+        known = self._keys.get(key)
+        if isinstance(known, Retained) and known.expires <= now:
+            del self._keys[key]
+            return None
+        return known
+
+    def by_id(self, task_id: int) -> Task | Retained | None:
+        """The task with that id."""
+        return self.live.get(task_id) or self._retained.get(task_id)
+
+    def add(self, task: Task) -> None:
+        """A new live task."""
+        self.live[task.id] = task
+        self.payload_bytes += task.spec.size
+        if task.spec.key:
+            self._keys[task.spec.key] = task
+
+    def retire(self, task: Task, now: int) -> None:
+        """A live task has ended; remember it for a while."""
+        del self.live[task.id]
+        self.payload_bytes -= task.spec.size
+        if task.spec.key:
+            del self._keys[task.spec.key]
+        self.retain(Retained(task.id, task.pool.name, task.spec.key, task.status, now + self._retention, task.stored))
+
+    def retain(self, retained: Retained) -> None:
+        """Remember a finished task. Tasks come in the order of their ends."""
+        if not self._retention_max:
+            return
+        self._retained[retained.task_id] = retained
+        self._finished.append(retained)
+        if retained.key and not isinstance(self._keys.get(retained.key), Task):
+            self._keys[retained.key] = retained
+        if len(self._finished) > self._retention_max:
+            self._forget()
+
+    def expire(self, now: int, limit: int) -> None:
+        """Forget up to `limit` tasks that are older than the retention; look-ups by key do not wait for that."""
+        finished = self._finished
+        while limit and finished and finished[0].expires <= now:
+            self._forget()
+            limit -= 1
+
+    def retained(self) -> int:
+        """How many finished tasks are remembered."""
+        return len(self._finished)
+
+    def _forget(self) -> None:
+        retained = self._finished.popleft()
+        del self._retained[retained.task_id]
+        if retained.key and self._keys.get(retained.key) is retained:
+            del self._keys[retained.key]

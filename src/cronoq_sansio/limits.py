@@ -54,6 +54,11 @@ MAX_WAITING_OUTPUT = 256 << 20  #: output bytes that wait before workers get no 
 COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries
 COMMIT_PRESSURE = 5 * SECOND  #: a commit older than this refuses new work
 MAX_STORE_OUTAGE = 300 * SECOND  #: source page "Store errors"; then the term ends
+COMMIT_RETRY_MIN = (
+    SECOND // 20
+)  #: source page "Store errors": first pause before a failed commit is tried again, doubling …
+COMMIT_RETRY_MAX = 5 * SECOND  #: … up to this
+MAX_COMMIT_TRIES = 5  #: source page "Store errors": tries of a commit that fails in another way than "unavailable"
 LOAD_PORTION = 1_000  #: records per portion of recovery
 PRUNE_PORTION = 1_000  #: rows per statement of pruning
 PRUNE_INTERVAL = 3_600 * SECOND
@@ -68,3 +73,10 @@ TERM_RESTART_MAX = 60 * SECOND
 MAX_TERM_FAULTS = 5  #: that many faulty terms …
 TERM_FAULT_WINDOW = 600 * SECOND  #: … within this time end the process
 STOP_SLACK = 15 * SECOND  #: a graceful stop takes at most the grace plus this
+ACCEPT_PAUSE = (
+    SECOND // 10
+)  #: before accepting again when the process has no free descriptor; a retry at once would spin
+CLOSE_LINGER = 1 * SECOND  #: how long a closed connection is read on, so that its last bytes are not lost by a reset
+CLOSE_TIMEOUT = 5 * SECOND  #: how long the last bytes of a closed connection may take to leave
+WRITE_SIZE = 256 << 10  #: one write to a socket: what a socket buffer takes at once
+ACCEPT_BACKLOG = 1_024  #: connections that the kernel keeps until we accept them

@@ -1,8 +1,9 @@
 """Time as all rings see it: integer nanoseconds.
 
 Two scales exist. ``now`` is Unix time at process start plus the monotonic time since: it never goes back, and leases,
-timeouts, backoffs, aging and retention run on it. *Wall time* is ``now + wall_offset``; stored timestamps and everything
-a user sees are wall time. The offset is state of the engine and changes only by the event ``WallClockMoved``.
+timeouts, backoffs, aging and retention run on it. *Wall time* is ``now + wall_offset``; stored timestamps and
+everything a user sees are wall time. The offset is state of the engine and changes only by the event
+``WallClockMoved``.
 """
 
 MICROSECOND = 1_000

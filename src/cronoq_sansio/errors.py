@@ -67,30 +67,53 @@ MAPPINGS: dict[Code, Mapping] = {
     Code.INVALID: Mapping(GrpcStatus.INVALID_ARGUMENT, 400, "Malformed request or task.", "Fix the request."),
     Code.UNKNOWN_POOL: Mapping(GrpcStatus.NOT_FOUND, 404, "No pool with that name.", "Fix the pool name."),
     Code.OVERLOADED: Mapping(
-        GrpcStatus.RESOURCE_EXHAUSTED, 429, "Queue bounds or the payload budget reached.", "Retry with backoff, or shed load upstream."
+        GrpcStatus.RESOURCE_EXHAUSTED,
+        429,
+        "Queue bounds or the payload budget reached.",
+        "Retry with backoff, or shed load upstream.",
     ),
-    Code.NOT_FOUND: Mapping(GrpcStatus.NOT_FOUND, 404, "No task with that id or key.", "Check the id or key; it may have been pruned."),
-    Code.UNAUTHENTICATED: Mapping(GrpcStatus.UNAUTHENTICATED, 401, "Missing or unknown credentials.", "Send a valid token."),
-    Code.PERMISSION_DENIED: Mapping(GrpcStatus.PERMISSION_DENIED, 403, "The role or scope does not allow it.", "Use other credentials."),
+    Code.NOT_FOUND: Mapping(
+        GrpcStatus.NOT_FOUND, 404, "No task with that id or key.", "Check the id or key; it may have been pruned."
+    ),
+    Code.UNAUTHENTICATED: Mapping(
+        GrpcStatus.UNAUTHENTICATED, 401, "Missing or unknown credentials.", "Send a valid token."
+    ),
+    Code.PERMISSION_DENIED: Mapping(
+        GrpcStatus.PERMISSION_DENIED, 403, "The role or scope does not allow it.", "Use other credentials."
+    ),
     Code.FAILED_PRECONDITION: Mapping(
         GrpcStatus.FAILED_PRECONDITION, 409, "A worker with an older protocol version.", "Upgrade the worker."
     ),
     Code.TOO_LARGE: Mapping(
-        GrpcStatus.RESOURCE_EXHAUSTED, 413, "A message is above `limits.max_message_bytes`.", "Send less, or raise the limit."
+        GrpcStatus.RESOURCE_EXHAUSTED,
+        413,
+        "A message is above `limits.max_message_bytes`.",
+        "Send less, or raise the limit.",
     ),
     Code.UNIMPLEMENTED: Mapping(
-        GrpcStatus.UNIMPLEMENTED, 501, "The method, or a field that is set, is not built in this version.", "Leave it out, or upgrade the server."
+        GrpcStatus.UNIMPLEMENTED,
+        501,
+        "The method, or a field that is set, is not built in this version.",
+        "Leave it out, or upgrade the server.",
     ),
     Code.UNAVAILABLE: Mapping(
-        GrpcStatus.UNAVAILABLE, 503, "Starting, stopping, or the store does not answer.", "Retry with backoff; with a key no task is made twice."
+        GrpcStatus.UNAVAILABLE,
+        503,
+        "Starting, stopping, or the store does not answer.",
+        "Retry with backoff; with a key no task is made twice.",
     ),
     Code.DEADLINE_EXCEEDED: Mapping(
         GrpcStatus.DEADLINE_EXCEEDED, 504, "The wait or the call's deadline ran out; the task goes on.", "Wait again."
     ),
     Code.CANCELLED: Mapping(
-        GrpcStatus.CANCELLED, 500, "The call ran longer than `max_wait_s + request_timeout_s`.", "Call again with a shorter wait."
+        GrpcStatus.CANCELLED,
+        500,
+        "The call ran longer than `max_wait_s + request_timeout_s`.",
+        "Call again with a shorter wait.",
     ),
-    Code.INTERNAL: Mapping(GrpcStatus.INTERNAL, 500, "A fault of the server; its log has the details.", "Report it with the log line."),
+    Code.INTERNAL: Mapping(
+        GrpcStatus.INTERNAL, 500, "A fault of the server; its log has the details.", "Report it with the log line."
+    ),
 }
 
 

@@ -1,13 +1,14 @@
 """What may be said when: the outbox keeps every action that shows state until the step it shows is durable.
 
-It wraps a machine (the `Service`, or the `Engine` of an embedded scheduler) and has the same entry, `handle`. The step
-that comes out has the writes of the machine's step; its `at_once` holds everything that may be performed now, in the order
-in which it became allowed, and its `once_durable` is empty.
+It wraps a machine (the `Service`, or the `Engine` of an embedded scheduler) and has the same entry, `handle`. The
+step that comes out has the writes of the machine's step; its `at_once` holds everything that may be performed now, in
+the order in which it became allowed, and its `once_durable` is empty.
 
-Theory. A step numbered n carries one transaction. An action says by its `after` which step it shows. `StepsDurable(m)`
-says that all transactions up to n = m are in the store. So an action may go as soon as ``after <= m``; a reply waits for
-the last step that wrote what it shows, not for the newest one. A volatile store (`volatile=True`) loses everything with
-the process, so nothing that it could still lose is promised: every step counts as durable when it is made.
+Theory. A step numbered n carries one transaction. An action says by its `after` which step it shows.
+`StepsDurable(m)` says that all transactions up to n = m are in the store. So an action may go as soon as ``after <=
+m``; a reply waits for the last step that wrote what it shows, not for the newest one. A volatile store
+(`volatile=True`) loses everything with the process, so nothing that it could still lose is promised: every step
+counts as durable when it is made.
 
 Released leases are told to the machine at the same instant (`machine.released`): only then does a worker hold them.
 """

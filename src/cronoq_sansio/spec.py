@@ -15,7 +15,10 @@ class Priority(IntEnum):
 
 
 class TaskStatus(IntEnum):
-    """Life of a task (engine.md section 2), numbered as on the wire. From SUCCEEDED on a status is terminal and final."""
+    """Life of a task (engine.md section 2), numbered as on the wire.
+
+    From SUCCEEDED on a status is terminal and final.
+    """
 
     BLOCKED = 1
     SCHEDULED = 2

@@ -1,8 +1,8 @@
 """What the engine wants done. A `Step` is the answer to one call of `handle`.
 
-`writes` is one transaction. `at_once` may be performed before it is durable; everything in `once_durable` shows state to
-somebody and waits until the step named by its `after` is durable (0 = shows nothing that is not durable yet). The step's type says which is which, so that a mistake
-is a type error and not a lost task.
+`writes` is one transaction. `at_once` may be performed before it is durable; everything in `once_durable` shows state
+to somebody and waits until the step named by its `after` is durable (0 = shows nothing that is not durable yet). The
+step's type says which is which, so that a mistake is a type error and not a lost task.
 """
 
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -41,7 +41,10 @@ class Answer:
 
 @value
 class Dispatch:
-    """Give the lease to a worker of its group. The lease may have ended by the time this is released: then do nothing."""
+    """Give the lease to a worker of its group.
+
+    The lease may have ended by the time this is released: then do nothing.
+    """
 
     lease: "Lease"
     after: int

@@ -4,8 +4,9 @@ Each READY task has a score, ``base[class] + min(aging · waited, cap)``. Inside
 submission, whatever the scores; scores compare the heads of the lanes only. So a pick looks at no more than four tasks,
 however many wait. The highest score wins, ties go to the higher class.
 
-Waiting lifts LOW over fresh NORMAL work and NORMAL nearly to HIGH, never past a class with a higher base beyond the cap:
-a LOW task has a bound against steady fresh NORMAL work, and none against steady HIGH or CRITICAL work that uses all slots.
+Waiting lifts LOW over fresh NORMAL work and NORMAL nearly to HIGH, never past a class with a higher base beyond the
+cap: a LOW task has a bound against steady fresh NORMAL work, and none against steady HIGH or CRITICAL work that uses
+all slots.
 
 Invariant: ``pending`` counts live tasks of the pool that are not running, in all and per class.
 """
@@ -51,7 +52,7 @@ class Pool:
     def best(self, now: int) -> Lane | None:
         """The lane whose head is next; None when nothing is ready."""
         waiting = [lane for lane in self.lanes if lane.ready]
-        if len(waiting) < 2:  # noqa: PLR2004  (nothing to compare)
+        if len(waiting) < 2:
             return waiting[0] if waiting else None
         winner, highest = None, -1
         for lane in waiting:
@@ -69,4 +70,6 @@ class Pool:
             groups.append(GroupSnapshot((), 0, 0))
         groups.sort(key=lambda group: (len(group.labels), group.labels))
         critical, high, normal, low = self.pending_by_class
-        return PoolSnapshot(self.name, self.groups.capacity, self.groups.busy, (critical, high, normal, low), tuple(groups))
+        return PoolSnapshot(
+            self.name, self.groups.capacity, self.groups.busy, (critical, high, normal, low), tuple(groups)
+        )

@@ -1,12 +1,12 @@
 """The engine: events in, a step out. It composes the capabilities beside it and decides nothing itself.
 
-Contract. `handle` applies the events of one read in order and then, once, lets pools dispatch; the `Step` that it returns
-must be taken whole before the next call. `now` never goes back: a smaller one counts as the largest seen. The same events
-in the same batches, with the same times and seed, give the same steps. `handle([TimerFired()], now)` is due at
-`next_timeout()`; only then do timers act.
+Contract. `handle` applies the events of one read in order and then, once, lets pools dispatch; the `Step` that it
+returns must be taken whole before the next call. `now` never goes back: a smaller one counts as the largest seen. The
+same events in the same batches, with the same times and seed, give the same steps. `handle([TimerFired()], now)` is
+due at `next_timeout()`; only then do timers act.
 
-A `handle` does whole what its events ask, and at most `limits.MAX_UNITS` consequences (timers, dispatches); what is left
-is due now.
+A `handle` does whole what its events ask, and at most `limits.MAX_UNITS` consequences (timers, dispatches); what is
+left is due now.
 
 It has no clock, no I/O, no global randomness, and knows neither callers nor workers nor bytes.
 """
@@ -112,7 +112,10 @@ class Engine:
         return self._recovery.settle(MAX_UNITS)
 
     def begin(self, now: int) -> EngineStep:
-        """Start to serve. The step has everything that recovery changed; overdue backoffs are over before any dispatch."""
+        """Start to serve.
+
+        The step has everything that recovery changed; overdue backoffs are over before any dispatch.
+        """
         assert self._recovery is not None
         self._recovery = None
         self.now = max(self.now, now)

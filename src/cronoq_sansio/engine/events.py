@@ -1,7 +1,7 @@
 """What the engine is told. Past tense; each event is a value; `Event` lists them all, once.
 
-Events name leases by id. A report for a lease that is not held is stale: it changes nothing and is counted.
-A *group* is the set of the workers of one pool that registered with exactly the same labels, as a sorted tuple of pairs.
+Events name leases by id. A report for a lease that is not held is stale: it changes nothing and is counted. A *group*
+is the set of the workers of one pool that registered with exactly the same labels, as a sorted tuple of pairs.
 """
 
 from cronoq_sansio.spec import TaskSpec
@@ -39,7 +39,7 @@ class GroupCapacitySet:
 
 @value
 class DispatchReturned:
-    """A lease that was never released to a worker cannot be placed: the task goes back to its place, no attempt counted."""
+    """A lease that no worker saw cannot be placed: the task goes back to its place, no attempt counted."""
 
     lease: int
 

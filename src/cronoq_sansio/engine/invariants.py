@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.engine.actions import Dispatch, EngineStep
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import TaskFinished
-from cronoq_sansio.engine.task import Retained, Task
+from cronoq_sansio.engine.task import Task
 from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def _check_task(engine: "Engine", task: Task) -> None:
     running = task.status == TaskStatus.RUNNING
     assert not TaskStatus(task.status).terminal, f"{task} has ended but is live"
     assert running == (task.lease is not None), f"{task} has a lease exactly while RUNNING"
-    assert (task.status == TaskStatus.RETRYING) == (task.timer is not None), f"{task} has a backoff exactly while RETRYING"
+    assert (task.status == TaskStatus.RETRYING) == (task.timer is not None), (
+        f"{task} has a backoff exactly while RETRYING"
+    )
     assert 0 <= task.attempt <= task.max_attempts, f"{task} has more attempts than its budget"
     if task.lease is not None:
         lease = task.lease
@@ -69,7 +71,7 @@ def _check_everything(engine: "Engine") -> None:
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])
     for task_id, known in tasks._retained.items():
-        assert isinstance(known, Retained) and task_id not in tasks.live, f"task {task_id} is both live and finished"
+        assert known.task_id == task_id and task_id not in tasks.live, f"task {task_id} is both live and finished"
 
 
 def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:

@@ -1,12 +1,12 @@
 """Worker groups: the workers of a pool that carry exactly the same labels (engine.md section 8).
 
-Invariant: ``busy`` of a group is the number of live leases on it, ``capacity`` and ``busy`` of the pool are the sums over
-its groups, and a group with neither capacity nor leases does not exist (a label such as ``host=…`` would otherwise leak
-one group per value).
+Invariant: ``busy`` of a group is the number of live leases on it, ``capacity`` and ``busy`` of the pool are the sums
+over its groups, and a group with neither capacity nor leases does not exist (a label such as ``host=…`` would
+otherwise leak one group per value).
 
-Of several groups with room the least labelled wins, so that special workers stay free for special tasks; between equals
-the one with more slots free, then the older one. With one group that is a comparison; with more, a heap of (labels, free,
-number) whose outdated entries are dropped when they come up.
+Of several groups with room the least labelled wins, so that special workers stay free for special tasks; between
+equals the one with more slots free, then the older one. With one group that is a comparison; with more, a heap of
+(labels, free, number) whose outdated entries are dropped when they come up.
 """
 
 from collections.abc import Iterable
@@ -51,7 +51,7 @@ class Groups:
                 return
             self._number += 1
             group = self.by_labels[labels] = Group(labels, self._number)
-            if len(self.by_labels) == 2:  # noqa: PLR2004  (the second group: from now on a heap is needed)
+            if len(self.by_labels) == 2:  # the second one: from now on a heap is needed
                 self._rebuild()
         self.capacity += capacity - group.capacity
         group.capacity = capacity

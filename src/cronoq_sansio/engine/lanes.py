@@ -1,8 +1,9 @@
 """The FIFO lane of one class in one pool (engine.md section 4).
 
-Invariant: the lane holds each READY task of its class exactly once, and gives them back in the order of their ids, which
-is the order of submission. New tasks come in order and go to the end of a deque. A task that was there before (a retry, a
-dispatch taken back) keeps its place: it comes back through a small heap, and the head is the lower of the two heads.
+Invariant: the lane holds each READY task of its class exactly once, and gives them back in the order of their ids,
+which is the order of submission. New tasks come in order and go to the end of a deque. A task that was there before
+(a retry, a dispatch taken back) keeps its place: it comes back through a small heap, and the head is the lower of the
+two heads.
 
 A cancelled task stays behind as garbage until it comes up or until garbage outnumbers the rest, so leaving is O(1) too.
 """

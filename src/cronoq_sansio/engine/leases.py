@@ -39,7 +39,10 @@ class Leases:
         return lease if lease is not None and lease.held else None
 
     def release(self, lease: Lease, now: int) -> None:
-        """The worker has it from now on. A lease that passed to another worker keeps its first start for the timeout."""
+        """The worker has it from now on.
+
+        A lease that passed to another worker keeps its first start for the timeout.
+        """
         lease.held = True
         lease.beat = now - self.excused
         if lease.started < 0:

@@ -1,8 +1,8 @@
 """The life of a task (engine.md sections 2 and 6): every transition, in one table, and what each one does.
 
-A task is READY (queued), RUNNING (one attempt holds one lease), RETRYING (waits for a backoff), or it has ended. `MOVES`
-lists every transition that may happen; a move that it does not list is our own bug and fails an assertion. Ends are
-final: nothing leaves a terminal status.
+A task is READY (queued), RUNNING (one attempt holds one lease), RETRYING (waits for a backoff), or it has ended.
+`MOVES` lists every transition that may happen; a move that it does not list is our own bug and fails an assertion.
+Ends are final: nothing leaves a terminal status.
 
 Each function does one whole transition: status, counters, queue, lease, record and action together, so that the
 invariants hold whenever one returns.
@@ -184,9 +184,7 @@ def _end(
     setattr(engine.totals, name, getattr(engine.totals, name) + 1)
     step = engine.step
     step.writes.append(
-        TaskFinished(
-            task.id, status, task.attempt, task.first_started, task.last_started, task.finished, task.message
-        )
+        TaskFinished(task.id, status, task.attempt, task.first_started, task.last_started, task.finished, task.message)
     )
     step.once_durable.append(TaskEnded(task, output, content_type, engine.number))
 

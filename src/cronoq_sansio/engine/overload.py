@@ -16,12 +16,14 @@ def refusal(spec: TaskSpec, pool: Pool, tasks: TaskTable, limits: LimitSettings)
     if pool.pending >= pool.settings.max_pending:
         return Rejection(
             Code.OVERLOADED,
-            f"pool {pool.name!r} has {pool.pending} pending tasks, its max_pending is {pool.settings.max_pending}; retry later",
+            f"pool {pool.name!r} has {pool.pending} pending tasks, "
+            f"its max_pending is {pool.settings.max_pending}; retry later",
         )
     if tasks.pending >= limits.max_pending_total:
         return Rejection(
             Code.OVERLOADED,
-            f"the server has {tasks.pending} pending tasks, limits.max_pending_total is {limits.max_pending_total}; retry later",
+            f"the server has {tasks.pending} pending tasks, "
+            f"limits.max_pending_total is {limits.max_pending_total}; retry later",
         )
     if tasks.payload_bytes + spec.size > limits.max_payload_bytes:
         return Rejection(

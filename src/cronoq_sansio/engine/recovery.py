@@ -1,8 +1,8 @@
 """Taking over what a store holds (engine.md section 13), in portions so that a million tasks never block the loop.
 
 Live tasks come back with their id, arrival, specification and attempt count. An attempt that was running is lost and
-counts against the budget. A task whose pool is gone, or that is above a limit that was lowered, ends as failed. Finished
-tasks come back into retention.
+counts against the budget. A task whose pool is gone, or that is above a limit that was lowered, ends as failed.
+Finished tasks come back into retention.
 
 Stored times are wall times of whatever host wrote them: an arrival lies at most at now, a backoff is due at most its
 policy's maximum from now.
@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import lifecycle, retry
 from cronoq_sansio.engine.dispatch import Pool
-from cronoq_sansio.engine.records import FinishedLoaded, LoadedRecord, TaskChanged, TaskDamaged, TaskFinished, TaskLoaded
+from cronoq_sansio.engine.records import (
+    FinishedLoaded,
+    LoadedRecord,
+    TaskChanged,
+    TaskDamaged,
+    TaskFinished,
+    TaskLoaded,
+)
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.settings import PoolSettings
@@ -51,10 +58,7 @@ class Recovery:
         """Bring up to `units` rows to life; False when none is left."""
         if self._work is None:
             self._work = self._settle_all()
-        for _ in range(units):
-            if next(self._work, self) is self:
-                return False
-        return True
+        return all(next(self._work, self) is not self for _ in range(units))
 
     def _settle_all(self) -> Iterator[None]:
         """One row per turn. Retention first, so that a live task has the last word on its key."""

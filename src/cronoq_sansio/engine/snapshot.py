@@ -24,8 +24,19 @@ class Totals:
     )
 
     def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, 0)
+        self.submitted = 0
+        self.dispatched = 0
+        self.succeeded = 0
+        self.failed = 0
+        self.dead_lettered = 0
+        self.cancelled = 0
+        self.skipped = 0
+        self.missed = 0
+        self.shed = 0
+        self.retries = 0
+        self.timeouts = 0
+        self.lease_expiries = 0
+        self.stale_completions = 0
 
 
 @value

@@ -1,7 +1,7 @@
 """Every task that the engine knows: live ones, and finished ones for as long as their keys are remembered.
 
-Invariants: a key maps to one task, live or retained; no ended task is live; ``payload_bytes`` is the sum over live tasks;
-finished tasks are remembered for `key_retention`, at most `key_retention_max` of them (engine.md section 10).
+Invariants: a key maps to one task, live or retained; no ended task is live; ``payload_bytes`` is the sum over live
+tasks; finished tasks are remembered for `key_retention`, at most `key_retention_max` of them (engine.md section 10).
 """
 
 from collections import deque
@@ -13,7 +13,17 @@ from cronoq_sansio.settings import LimitSettings
 class TaskTable:
     """Look-up by id and by key."""
 
-    __slots__ = ("_finished", "_keys", "_retained", "_retention", "_retention_max", "live", "next_id", "payload_bytes", "pending")
+    __slots__ = (
+        "_finished",
+        "_keys",
+        "_retained",
+        "_retention",
+        "_retention_max",
+        "live",
+        "next_id",
+        "payload_bytes",
+        "pending",
+    )
 
     def __init__(self, limits: LimitSettings, first_id: int) -> None:
         self.live: dict[int, Task] = {}

@@ -1,4 +1,4 @@
-"""The things that live in the engine: tasks, leases, and what is remembered of finished tasks. Only the engine changes them."""
+"""Tasks, leases, and what is remembered of finished tasks. Only the engine changes them."""
 
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,9 @@ class Task:
         "timer",
     )
 
-    def __init__(self, task_id: int, spec: TaskSpec, pool: "Pool", retry: RetryPolicy, arrival: int, created: int) -> None:
+    def __init__(
+        self, task_id: int, spec: TaskSpec, pool: "Pool", retry: RetryPolicy, arrival: int, created: int
+    ) -> None:
         self.id = task_id
         self.spec = spec
         self.pool = pool

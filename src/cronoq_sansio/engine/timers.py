@@ -1,8 +1,8 @@
 """Timers as data: a heap of due times that the owner asks for the next one.
 
-A cancelled entry stays in the heap and is skipped when it comes up; they are counted, and when they are the majority the
-heap is rebuilt, so that a queue which is cancelled as fast as it is filled stays small. Entries due at the same time
-come back in the order in which they were added.
+A cancelled entry stays in the heap and is skipped when it comes up; they are counted, and when they are the majority
+the heap is rebuilt, so that a queue which is cancelled as fast as it is filled stays small. Entries due at the same
+time come back in the order in which they were added.
 """
 
 from heapq import heapify, heappop, heappush

@@ -51,14 +51,17 @@ class Pool:
 
     def best(self, now: int) -> Lane | None:
         """The lane whose head is next; None when nothing is ready."""
-        waiting = [lane for lane in self.lanes if lane.ready]
-        if len(waiting) < 2:
-            return waiting[0] if waiting else None
-        winner, highest = None, -1
-        for lane in waiting:
-            head = lane.head()
-            assert head is not None
-            points = score(head, now)
+        winner: Lane | None = None
+        highest = -1
+        for lane in self.lanes:
+            if not lane.ready:
+                continue
+            if winner is None:
+                winner = lane
+                continue
+            if highest < 0:  # the second lane with work: only now is there something to compare
+                highest = score(winner.head(), now)
+            points = score(lane.head(), now)
             if points > highest:
                 winner, highest = lane, points
         return winner

@@ -17,7 +17,7 @@ from random import Random
 
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import invariants, lifecycle, overload, retry
-from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Submitted
+from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step, Submitted
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
@@ -53,7 +53,7 @@ class Engine:
         """Of the current or last step."""
         self.written = 0
         """Of the last step that wrote something."""
-        self.step = EngineStep(0)
+        self.step: EngineStep = Step(0)
         self._awake: deque[Pool] = deque()
         self._held = False
         self._more = False
@@ -97,7 +97,7 @@ class Engine:
         )
         engine._recovery = Recovery(engine)
         engine.number = 1
-        engine.step = EngineStep(1)
+        engine.step = Step(1)
         return engine
 
     def load(self, records: Iterable[LoadedRecord]) -> None:
@@ -131,7 +131,7 @@ class Engine:
         if now > self.now:
             self.now = now
         self.number += 1
-        self.step = EngineStep(self.number)
+        self.step = Step(self.number)
         self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)

@@ -39,14 +39,8 @@ class Lane:
             heappush(self._back, (task.id, task))
         self.ready += 1
 
-    def head(self) -> Task | None:
-        """The task that is next, left where it is."""
-        if not self.ready:
-            if self._garbage:
-                self._fresh.clear()
-                self._back.clear()
-                self._garbage = 0
-            return None
+    def head(self) -> Task:
+        """The task that is next, left where it is; the lane is not empty."""
         fresh, back = self._fresh, self._back
         if self._garbage:
             while fresh and fresh[0].status != READY:
@@ -62,7 +56,6 @@ class Lane:
     def pop(self) -> Task:
         """Take the head; the lane is not empty."""
         task = self.head()
-        assert task is not None
         if self._fresh and self._fresh[0] is task:
             self._fresh.popleft()
         else:
@@ -74,7 +67,7 @@ class Lane:
         """One task of this lane is not READY any more; its entry is garbage now."""
         self.ready -= 1
         self._garbage += 1
-        if self._garbage > MAX_LANE_GARBAGE and self._garbage > self.ready:
+        if not self.ready or (self._garbage > MAX_LANE_GARBAGE and self._garbage > self.ready):
             self._fresh = deque(task for task in self._fresh if task.status == READY)
             self._back = [entry for entry in self._back if entry[1].status == READY]
             heapify(self._back)

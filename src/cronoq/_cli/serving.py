@@ -1,0 +1,53 @@
+"""`serve` runs the server, `check` says beforehand whether it would start."""
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from cronoq.errors import ConfigError
+
+Config = Annotated[str | None, Parameter(name=["--config", "-c"], negative="")]
+Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+
+
+def serve(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag = False) -> int:
+    """Run the server until SIGTERM or SIGINT; a second signal forces the stop.
+
+    Parameters
+    ----------
+    config:
+        TOML file. Without it: the file that CRONOQ_CONFIG names, ./cronoq.toml, or the built-in configuration
+        (one pool `default`, loopback only, SQLite in ./cronoq.db).
+    memory:
+        Keep tasks in memory only, whatever the configuration says.
+    insecure_no_auth:
+        Allow addresses beyond loopback although nobody has to authenticate.
+    """
+    from cronoq._runtime.serve import run
+    from cronoq.config import load
+
+    loaded = load(config, memory=memory, insecure_no_auth=insecure_no_auth)
+    return run(loaded.settings, config_source=loaded.source)
+
+
+def check(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag = False) -> int:
+    """Say whether `serve` with the same options would start: print `valid`, or every reason why not.
+
+    Parameters
+    ----------
+    config:
+        As for `serve`.
+    memory:
+        As for `serve`.
+    insecure_no_auth:
+        As for `serve`.
+    """
+    from cronoq._cli.prediction import predict
+    from cronoq.config import load
+
+    loaded = load(config, memory=memory, insecure_no_auth=insecure_no_auth)
+    problems = predict(loaded.settings)
+    if problems:
+        raise ConfigError(tuple(f"{loaded.source}: {problem}" for problem in problems))
+    print("valid")
+    return 0

@@ -62,7 +62,7 @@ def load(
         document["server"]["insecure_no_auth"] = True
     checked = check_settings(document, payload_budget=memory_budget())
     if isinstance(checked, tuple):
-        raise ConfigError(tuple(_sentence(source or "built-in configuration", text, problem) for problem in checked))
+        raise ConfigError(_sentences(source or "built-in configuration", text, checked))
     return Loaded(checked, source or "built-in")
 
 
@@ -102,16 +102,20 @@ def _parse(text: str, source: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ConfigError((f"{source}: nested too deeply",)) from error
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits
-        found = re.fullmatch(r"(.*) \(at line (\d+), column (\d+)\)", str(error), re.DOTALL)
-        if found is None:
-            raise ConfigError((f"{source}: not valid TOML: {error}",)) from error
-        message, line, column = found.groups()
-        raise ConfigError((f"{source}:{line}:{column}: not valid TOML: {message}",)) from error
+        message, _, place = str(error).rpartition(" (at ")
+        found = re.fullmatch(r"line (\d+), column (\d+)\)", place)
+        if found:
+            raise ConfigError((f"{source}:{found[1]}:{found[2]}: not valid TOML: {message}",)) from error
+        if place == "end of document)":
+            line = len(text.splitlines())
+            raise ConfigError((f"{source}:{line}: not valid TOML: {message}, but the file ends",)) from error
+        raise ConfigError((f"{source}: not valid TOML: {error}",)) from error
 
 
-def _sentence(source: str, text: str, problem: Problem) -> str:
-    line = _line(text, problem.path)
-    return f"{source}:{line}: {problem}" if line else f"{source}: {problem}"
+def _sentences(source: str, text: str, problems: tuple[Problem, ...]) -> tuple[str, ...]:
+    """One line per problem, in the order of the file; first those whose line cannot be told."""
+    placed = sorted(((_line(text, problem.path), problem) for problem in problems), key=lambda pair: pair[0])
+    return tuple(f"{source}:{line}: {problem}" if line else f"{source}: {problem}" for line, problem in placed)
 
 
 def _line(text: str, path: str) -> int:
@@ -143,5 +147,5 @@ def _line(text: str, path: str) -> int:
     while path:
         if path in lines:
             return lines[path]
-        path = path.rpartition(".")[0]
+        path = path[: path.rindex("[")] if path.endswith("]") else path.rpartition(".")[0]
     return 0

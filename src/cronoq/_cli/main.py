@@ -26,6 +26,7 @@ app = App(
     version_flags=["--version"],
     help_format="plaintext",
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
 app.command(serve)
 app.command(check)

@@ -23,10 +23,11 @@ def serve(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag
     insecure_no_auth:
         Allow addresses beyond loopback although nobody has to authenticate.
     """
-    from cronoq._runtime.serve import run
     from cronoq.config import load
 
     loaded = load(config, memory=memory, insecure_no_auth=insecure_no_auth)
+    from cronoq._runtime.serve import run
+
     return run(loaded.settings, config_source=loaded.source)
 
 

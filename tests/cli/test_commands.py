@@ -1,0 +1,227 @@
+"""The command line: exit codes, one sentence per error, never a traceback."""
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cronoq import __version__
+from cronoq._cli import serving
+from cronoq._cli.main import app, main
+from cronoq._cli.prediction import address_trouble, path_trouble
+
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("CRONOQ_CONFIG", raising=False)
+    monkeypatch.delenv("CRONOQ_LOG", raising=False)
+    monkeypatch.setenv("PYTHONPATH", str(SOURCE))
+    return tmp_path
+
+
+@pytest.fixture
+def run(capsys):
+    def run(*arguments):
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        return code, out, err
+
+    return run
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def write(port, **store):
+    Path("c.toml").write_text(
+        f'[server]\ngrpc_addr = "127.0.0.1:{port}"\n'
+        + ("[store]\n" + "".join(f'{key} = "{text}"\n' for key, text in store.items()) if store else "")
+    )
+
+
+# --- usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["serve", "--bogus"], "Error: Unknown option: --bogus. See `cronoq-trio --help`.\n"),
+        (["serve", "extra"], "Error: Unexpected argument: extra. See `cronoq-trio --help`.\n"),
+        (["check", "-c"], 'Error: Command "check" parameter -c requires an argument. See `cronoq-trio --help`.\n'),
+    ],
+)
+def test_a_wrong_command_line_ends_with_2_and_one_sentence(run, arguments, sentence):
+    assert run(*arguments) == (2, "", sentence)
+
+
+def test_an_unknown_command_is_answered_with_the_near_one(run):
+    code, _, err = run("serv")
+    assert code == 2 and 'Did you mean "serve"?' in err and err.count("\n") == 1
+
+
+def test_no_command_shows_the_help_and_how_to_begin(run):
+    code, out, err = run()
+    assert code == 2 and "print-proto" in out
+    assert err == "Error: no command; begin with `cronoq-trio serve`\n"
+
+
+def test_every_command_has_help(run):
+    for name in app.resolved_commands():
+        if not name.startswith("-"):
+            code, out, err = run(name, "--help")
+            assert (code, err) == (0, "") and name in out
+
+
+def test_the_version_is_the_package_s(run):
+    assert run("--version") == (0, f"cronoq-trio {__version__}\n", "")
+
+
+def test_a_fault_of_the_program_is_a_sentence_and_a_traceback_only_on_request(monkeypatch, capsys):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("oops")
+
+    monkeypatch.setattr("cronoq.config.load", broken)
+    assert main(["check"]) == 1
+    assert capsys.readouterr().err == (
+        "Error: a fault of the program: ZeroDivisionError('oops'); CRONOQ_LOG=debug shows where\n"
+    )
+    monkeypatch.setenv("CRONOQ_LOG", "debug")
+    assert main(["check"]) == 1
+    assert "in broken" in capsys.readouterr().err
+
+
+def test_an_interrupt_ends_without_a_traceback(monkeypatch, run):
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("cronoq.config.load", interrupted)
+    assert run("check") == (1, "", "")
+
+
+# --- check
+
+
+def test_check_says_valid(run):
+    write(free_port())
+    assert run("check", "--config", "c.toml") == (0, "valid\n", "")
+    write(free_port(), kind="sqlite", path="x.db")
+    assert run("check", "-c", "c.toml") == (0, "valid\n", "")
+    assert not Path("x.db").exists()
+
+
+def test_check_shows_every_error_of_the_file(run):
+    Path("c.toml").write_text("[limits]\nmax_tags = -1\nmax_kind_len = 0\n[auth]\n")
+    assert run("check", "-c", "c.toml") == (
+        1,
+        "",
+        "Error: c.toml:2: limits.max_tags: found -1; allowed is an integer from 0 to 4294967295\n"
+        "Error: c.toml:3: limits.max_kind_len: found 0; allowed is an integer from 1 to 4294967295\n"
+        "Error: c.toml:4: auth: this table is not built in this version; leave it out\n",
+    )
+
+
+def test_check_applies_the_flags(run):
+    Path("c.toml").write_text('[server]\ngrpc_addr = "0.0.0.0:0"\n[store]\nkind = "sqlite"\npath = "no/x.db"\n')
+    assert run("check", "-c", "c.toml")[0] == 1
+    assert run("check", "-c", "c.toml", "--memory", "--insecure-no-auth") == (0, "valid\n", "")
+
+
+def test_check_predicts_every_trouble_of_the_machine(run):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        write(port, kind="sqlite", path="no/x.db")
+        assert run("check", "-c", "c.toml") == (
+            1,
+            "",
+            f"Error: c.toml: server.grpc_addr: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+            "Error: c.toml: store.path: the folder no does not exist; make it first\n",
+        )
+
+
+def test_an_address_of_another_machine_cannot_be_listened_on():
+    assert address_trouble(("192.0.2.1", 0)).startswith("cannot listen on 192.0.2.1:0: ")
+
+
+def test_a_port_that_was_just_closed_is_no_trouble():
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = server.getsockname()
+        with socket.create_connection(address), server.accept()[0] as accepted:
+            accepted.close()
+    assert address_trouble(address) == ""
+
+
+def test_paths(folder):
+    assert path_trouble("x.db") == ""
+    (folder / "d").mkdir()
+    assert path_trouble("d") == "d is not a file"
+    (folder / "dangling").symlink_to("nowhere")
+    assert path_trouble("dangling") == "dangling is not a file"
+    (folder / "f").touch()
+    assert path_trouble("f/x.db") == "the folder f does not exist; make it first"
+    if os.getuid():
+        (folder / "d").chmod(0o500)
+        assert path_trouble("d/x.db") == "the folder d is not writable for this user"
+
+
+# --- serve
+
+
+def test_serve_hands_over_settings_and_their_source(monkeypatch):
+    import types
+
+    seen = []
+    fake = types.SimpleNamespace(run=lambda settings, *, config_source: seen.append((settings, config_source)) or 0)
+    monkeypatch.setitem(sys.modules, "cronoq._runtime.serve", fake)
+    assert serving.serve(memory=True) == 0
+    ((settings, source),) = seen
+    assert (settings.store.kind, source) == ("memory", "built-in")
+
+
+def test_serve_with_a_broken_file_ends_with_1(run):
+    Path("cronoq.toml").write_text("[server")
+    code, out, err = run("serve")
+    assert (code, out) == (1, "") and err.startswith("Error: cronoq.toml:1: not valid TOML: ")
+
+
+# --- as a process
+
+
+def test_the_version_loads_nothing_of_the_server():
+    code = (
+        "import sys; from cronoq._cli.main import main; code = main(['--version']);"
+        "heavy = 'trio', 'h2', 'google.protobuf', 'structlog', 'sqlite3';"
+        "print([name for name in heavy if name in sys.modules]);"
+        "sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0
+    assert done.stdout == f"cronoq-trio {__version__}\n[]\n"
+
+
+def test_a_reader_that_stops_early_sees_no_complaint():
+    read, write_end = os.pipe()
+    os.close(read)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cronoq", "print-proto"],
+            stdout=write_end,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    finally:
+        os.close(write_end)
+    assert (done.returncode, done.stderr) == (1, "")

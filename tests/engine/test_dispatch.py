@@ -1,0 +1,176 @@
+"""The order of dispatch: classes, aging, FIFO within a class, and the place of a retried task."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine import events as ev
+from cronoq_sansio.engine.actions import Dispatch
+from cronoq_sansio.engine.dispatch import AGE_CAP, BASE, score
+from cronoq_sansio.engine.lanes import Lane
+from cronoq_sansio.engine.task import Task
+from cronoq_sansio.limits import MAX_LANE_GARBAGE, MAX_UNITS
+from cronoq_sansio.spec import Priority, TaskStatus
+from tests.engine.harness import START, STEADY, Rig, pool, spec
+
+CRITICAL, HIGH, NORMAL, LOW = Priority
+
+
+def test_classes_before_age():
+    rig = Rig()
+    ids = rig.submit(*(spec(priority=priority) for priority in (LOW, NORMAL, HIGH, CRITICAL)))
+    rig.slots(4)
+    assert rig.order() == ids[::-1]
+
+
+def test_first_come_first_served_within_a_class():
+    rig = Rig()
+    ids = [rig.submit(spec())[0] for _ in range(20)]
+    rig.slots(20)
+    assert rig.order() == ids
+
+
+@pytest.mark.parametrize(
+    ("older", "newer", "seconds", "first"),
+    [
+        (LOW, NORMAL, 44, "newer"),  # 10 + 88 < 100
+        (LOW, NORMAL, 45, "newer"),  # 10 + 90 = 100: the higher class wins a tie
+        (LOW, NORMAL, 46, "older"),
+        (NORMAL, HIGH, 100_000, "newer"),  # 100 + 800 < 1000
+        (LOW, HIGH, 100_000, "newer"),
+        (HIGH, CRITICAL, 100_000, "newer"),
+    ],
+)
+def test_aging(older, newer, seconds, first):
+    rig = Rig()
+    (old,) = rig.submit(spec(priority=older))
+    rig.now += seconds * SECOND
+    (new,) = rig.submit(spec(priority=newer))
+    rig.slots(1)
+    assert rig.order() == [old if first == "older" else new]
+
+
+def test_low_work_starts_under_steady_normal_work():
+    """The bound of the aging formula: 10 + 2w > 100 + 2v, with v = 1 s that the newcomer waits for the slot: w > 46 s."""
+    rig = Rig()
+    rig.slots(1)
+    (running,) = rig.submit(spec())
+    (low,) = rig.submit(spec(priority=LOW))
+    for _ in range(60):
+        (fresh,) = rig.submit(spec())
+        rig.advance(SECOND)
+        rig.complete(running)
+        running = rig.order()[-1]
+        if running == low:
+            break
+        # Fresh work only: the queue of normal work is empty but for the newcomer.
+        assert running == fresh
+    assert running == low
+    assert rig.now - START == 47 * SECOND
+
+
+def test_a_retried_task_keeps_its_place_and_age():
+    rig = Rig()
+    first, second = rig.submit(spec(), spec())
+    rig.slots(1)
+    rig.fail(first)
+    (third,) = rig.submit(spec())
+    assert rig.order()[-1] == second
+    rig.advance(SECOND)
+    rig.complete(second)
+    assert rig.order() == [first, second, first]
+    rig.complete(first)
+    assert rig.order()[-1] == third
+
+
+def test_pools_do_not_share_slots():
+    rig = Rig(pool("a"), pool("b"))
+    (task,) = rig.submit(spec(pool="a"))
+    rig.slots(5, name="b")
+    assert not rig.leases
+    rig.slots(1, name="a")
+    assert rig.order() == [task]
+
+
+def test_held_dispatch_waits_and_goes_on():
+    rig = Rig()
+    rig.slots(1)
+    rig.handle(ev.DispatchHeld(True))
+    (task,) = rig.submit(spec())
+    rig.slots(2)
+    assert not rig.leases
+    rig.handle(ev.DispatchHeld(False))
+    assert rig.order() == [task]
+
+
+def test_a_large_dispatch_is_cut_into_portions():
+    rig = Rig()
+    for _ in range(3):
+        rig.submit(*(spec() for _ in range(MAX_UNITS)))
+    rig.release = False
+    sizes = []
+    step = rig.engine.handle([ev.GroupCapacitySet("default", (), 10 * MAX_UNITS)], rig.now)
+    while True:
+        sizes.append(sum(type(action) is Dispatch for action in step.once_durable))
+        if rig.engine.next_timeout() != rig.now:
+            break
+        step = rig.engine.handle([ev.TimerFired()], rig.now)
+    assert sizes[:3] == [MAX_UNITS] * 3 and sum(sizes) == 3 * MAX_UNITS
+
+
+def test_released_leases_give_an_empty_step_even_with_dispatches_left():
+    rig = Rig(release=False)
+    rig.submit(*(spec() for _ in range(MAX_UNITS + 5)))
+    rig.slots(2 * MAX_UNITS)
+    step = rig.engine.handle([ev.LeasesReleased((rig.leases[0].id,))], rig.now)
+    assert not step.writes and not step.once_durable
+    assert rig.engine.next_timeout() == rig.now
+    rig.advance(0)
+    assert len(rig.leases) == MAX_UNITS + 5
+
+
+@given(st.lists(st.tuples(st.sampled_from(["push", "back", "pop", "leave"]), st.integers(0, 50)), max_size=120))
+def test_a_lane_is_a_sorted_set(operations):
+    """Against the naive queue: a list that is sorted each time."""
+    lane, naive, popped, number = Lane(), [], [], 0
+    owner = Rig().engine.pools["default"]
+    for operation, choice in operations:
+        if operation == "push":
+            number += 1
+            task = Task(number, spec(), owner, STEADY, 0, 0)
+            task.status = TaskStatus.READY
+            lane.push(task)
+            naive.append(task)
+        elif operation == "back" and popped:
+            task = popped.pop(choice % len(popped))
+            lane.push(task)
+            naive.append(task)
+        elif operation == "pop" and naive:
+            naive.sort(key=lambda task: task.id)
+            task = lane.pop()
+            assert task is naive.pop(0)
+            popped.append(task)
+        elif operation == "leave" and naive:
+            task = naive.pop(choice % len(naive))
+            task.status = TaskStatus.CANCELLED
+            lane.forget()
+        assert lane.ready == len(naive)
+        if naive:
+            assert lane.head() is min(naive, key=lambda task: task.id)
+    assert {task.id for task in lane.tasks()} == {task.id for task in naive}
+
+
+def test_a_lane_does_not_grow_by_tasks_that_leave():
+    rig = Rig()
+    for _ in range(20):
+        for task in rig.submit(*(spec() for _ in range(50))):
+            rig.engine.handle([ev.TaskCancelled(None, task)], rig.now)
+    lane = rig.engine.pools["default"].lanes[NORMAL]
+    assert len(lane._fresh) <= MAX_LANE_GARBAGE
+
+
+@given(st.integers(0, 10**15), st.sampled_from(list(Priority)))
+def test_waiting_never_lifts_past_the_cap(waited, priority):
+    task = Task(1, spec(priority=priority), Rig().engine.pools["default"], STEADY, 0, 0)
+    assert BASE[priority] <= score(task, waited) <= BASE[priority] + AGE_CAP

@@ -12,6 +12,7 @@ MAX_CONTENT_TYPE = 128  #: spec
 MAX_WORKER_NAME = 64  #: spec; characters, longer names are cut
 MAX_WORKER_MESSAGE = 8_192  #: spec; failure messages are cut to min(this, max_message_bytes / 4)
 MAX_MULTIPLIER = 1_000.0  #: spec; a larger factor reaches any maximum in one step
+PROTOCOL_VERSION = 3  #: of the worker protocol; older workers are refused (source page, "Protocol version")
 MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and framing are added around it
 
 # --- the core
@@ -43,7 +44,13 @@ MAX_HEADER_LIST = 16 << 10  #: decoded; server.md section 3
 MAX_HEADER_FIELDS = 100
 INITIAL_WINDOW = 1 << 20  #: per stream; server.md section 3
 MAX_FRAME = 16_384  #: the smallest that HTTP/2 allows
-MAX_GRPC_TIMEOUT_DIGITS = 8  #: gRPC over HTTP/2, "TimeoutValue"
+MAX_STATUS_MESSAGE = 2_048  #: escaped `grpc-message`; clients accept 8 KiB of trailers in all
+CONNECTION_WINDOW = 4 << 20  #: for DATA of all streams; given back as it is read, memory is bounded elsewhere
+MAX_CLOSED_STREAMS = 4_096  #: ended streams whose late frames are told apart from a broken peer's
+ENCODER_TABLE = 4_096  #: our header compression table, whatever the peer would allow
+STALL_SCAN = 10 * SECOND  #: how often stalled streams are looked for; they end within 30 .. 40 s
+STREAM_LINGER = 10 * SECOND  #: a peer that was answered early may take so long to end its side of the stream
+LATE_TIMER = 2 * SECOND  #: a connection's timer that fires later than this says that the process could not read meanwhile
 READ_SIZE = 256 << 10  #: one read of a socket
 
 # --- the store pipeline
@@ -61,6 +68,7 @@ COMMIT_RETRY_MAX = 5 * SECOND  #: … up to this
 MAX_COMMIT_TRIES = 5  #: source page "Store errors": tries of a commit that fails in another way than "unavailable"
 LOAD_PORTION = 1_000  #: records per portion of recovery
 PRUNE_PORTION = 1_000  #: rows per statement of pruning
+PRUNE_BYTES = 16 << 20  #: of payloads and outputs per statement of pruning: freeing them reads every page of theirs
 PRUNE_INTERVAL = 3_600 * SECOND
 
 # --- the process

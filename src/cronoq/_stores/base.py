@@ -4,7 +4,8 @@ MUST rules:
 
 1. A batch is one transaction: after any crash it is there whole or not at all.
 2. Writing a batch again changes nothing (rows by value, last one wins), so an unknown outcome may be retried.
-3. `done(None)` is called only after the batch survives a power loss (memory store: the process's end is its power loss).
+3. `done(None)` is called only after the batch survives a power loss (memory store: its power loss is the process's
+   end).
 4. Every batch checks inside its transaction that this claim still holds; otherwise `Fenced` and nothing is written.
 5. At most one batch is in flight; batches are written in the order in which they were given.
 6. `find` and `load` see every batch whose `done(None)` was called.
@@ -90,13 +91,13 @@ class Store(Protocol):
     """True: everything is lost with the process, so nothing waits for a commit."""
 
     async def open(self) -> None:
-        """Open, check and migrate. Raises `StoreUnusable`."""
+        """Open, check and migrate. Raises `StoreUnusable`, `StoreUnavailable` (busy or full just now: try again)."""
 
     async def claim(self, unix_seconds: int) -> Claim:
-        """Become the only writer: a new epoch. Raises `StoreUnusable` (held by a living process), `StoreUnavailable`."""
+        """Become the only writer: a new epoch. Raises `StoreUnusable` (another process lives), `StoreUnavailable`."""
 
     def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """All live tasks, then the finished ones since that wall time, newest last, ≤ `limits.LOAD_PORTION` at a time."""
+        """Live tasks, then the finished ones since that wall time, newest last, ≤ `limits.LOAD_PORTION` at a time."""
 
     def begin_commit(self, batch: Batch, done: Done) -> None:
         """Start writing; returns at once, never raises for the store's troubles: `done` tells."""
@@ -105,7 +106,7 @@ class Store(Protocol):
         """A task by id, or the newest by key; never through the writer. Raises `StoreUnavailable`."""
 
     async def prune(self, before: int) -> int:
-        """Delete up to `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many it were."""
+        """Delete ≤ `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many (0 = no more)."""
 
     async def close(self) -> None:
         """Give up the claim and release everything. Waits for a batch in flight. Idempotent."""

@@ -1,0 +1,1 @@
+SELECT output, content_type FROM cronoq_trio_outputs WHERE id = ?

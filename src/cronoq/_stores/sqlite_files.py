@@ -1,0 +1,188 @@
+"""The file of the SQLite store and its neighbours: what may be opened, and who leads on it.
+
+Every refusal is one sentence that names the file, the cause and the remedy.
+"""
+
+import errno
+import os
+import stat
+
+from cronoq._stores.base import StoreUnusable
+
+FILE_MODE = 0o600
+"""Payloads, outputs and keys are the callers' secrets. SQLite gives `-wal` and `-shm` the mode of the file."""
+
+# fmt: off
+NETWORK_TYPES = frozenset((
+    "9p", "afs", "ceph", "cifs", "coda", "fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs",
+    "gfs2", "glusterfs", "gpfs", "lustre", "ncpfs", "nfs", "nfs4", "ocfs2", "smb", "smb2", "smb3", "smbfs",
+))
+# fmt: on
+"""File systems on which another host may write too: SQLite's locks and its shared memory do not reach that far."""
+
+
+class DatabaseFile:
+    """The file behind `path`, symbolic links resolved, so that one file has one name and one lock."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.given = os.fspath(path)
+        self.path = os.path.realpath(self.given)
+        self._identity: tuple[int, int] | None = None
+
+    def prepare(self) -> bool:
+        """Check the place and create the file when it is missing. True: the file is empty. Raises `StoreUnusable`."""
+        folder = os.path.dirname(self.path)
+        if not os.path.isdir(folder):
+            raise StoreUnusable(
+                f"{self.given}: the folder {folder} does not exist; create it, or set another store.path"
+            )
+        network = network_type(folder, _mounts())
+        if network:
+            raise StoreUnusable(
+                f"{self.given} lies on a network file system ({network}), where SQLite's locks do not hold; "
+                "set a store.path on a local disk"
+            )
+        try:
+            self._create(folder)
+            found = os.stat(self.path)
+            if stat.S_ISREG(found.st_mode):
+                os.close(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+        except IsADirectoryError:
+            raise StoreUnusable(f"{self.given} is a directory; store.path must name a file") from None
+        except OSError as error:
+            raise StoreUnusable(
+                f"{self.given} cannot be opened for writing ({_reason(error)}); "
+                "make the file and its folder writable for this user, or set another store.path"
+            ) from None
+        if not stat.S_ISREG(found.st_mode):
+            raise StoreUnusable(f"{self.given} is not a regular file; store.path must name one")
+        if found.st_nlink > 1:
+            raise StoreUnusable(
+                f"{self.given} has {found.st_nlink} hard links, and SQLite damages a file that is opened under two "
+                "names; delete the others, or copy the file"
+            )
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise StoreUnusable(
+                f"{self.given}: the folder {folder} is not writable for this user, and SQLite keeps its log beside the "
+                "file; make it writable, or set another store.path"
+            )
+        self._identity = (found.st_dev, found.st_ino)
+        return found.st_size == 0
+
+    def _create(self, folder: str) -> None:
+        """Create the file if it is missing, readable for its owner alone, and make its name survive a power loss."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        try:
+            os.close(os.open(self.path, flags, FILE_MODE))
+        except FileExistsError:
+            if os.path.isdir(self.path):
+                raise IsADirectoryError(errno.EISDIR, "is a directory") from None
+            return
+        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def restrict(self) -> None:
+        """Take everybody else's access to a file that is about to be filled: `touch` makes one that all can read."""
+        os.chmod(self.path, FILE_MODE)
+
+    def unmoved(self) -> bool:
+        """True while the name still leads to the file that was opened; writes to a file that is gone are lost."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == self._identity
+
+
+class LeaderLock:
+    """An exclusive `flock` on `<path>.leader`, which holds the pid of its owner. The kernel frees it when that dies.
+
+    The file is never deleted: a lock on a deleted file would exclude nobody.
+    """
+
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
+        self.path = file.path + ".leader"
+        self._descriptor = -1
+
+    @property
+    def held(self) -> bool:
+        """True between `acquire` and `release`."""
+        return self._descriptor >= 0
+
+    def acquire(self) -> None:
+        """Take the lock, or raise `StoreUnusable` naming the process that has it. No-op while held."""
+        if self.held:
+            return
+        try:
+            import fcntl
+        except ImportError:
+            raise StoreUnusable(
+                f"{self._file.given}: this platform has no file locks (flock); use the memory store"
+            ) from None
+        try:
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        except OSError as error:
+            raise StoreUnusable(
+                f"{self.path} cannot be opened ({_reason(error)}); make it writable for this user"
+            ) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+        except OSError as error:
+            holder = os.pread(descriptor, 32, 0).strip().decode("ascii", "replace")
+            os.close(descriptor)
+            if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
+                who = f"the server with pid {holder}" if holder.isdigit() else "another server"
+                raise StoreUnusable(
+                    f"{self._file.given} is in use by {who}; stop that one first, or set another store.path"
+                ) from None
+            raise StoreUnusable(
+                f"{self.path} cannot be locked ({_reason(error)}); set a store.path on a local disk"
+            ) from None
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        """Free the lock. Idempotent."""
+        if self.held:
+            os.ftruncate(self._descriptor, 0)
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def network_type(folder: str, mounts: str) -> str:
+    """The type of the network file system that holds `folder` (resolved), or ''. `mounts` is as /proc/self/mounts."""
+    best, found = "", ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _unescape(fields[1])
+        below = folder == point or folder.startswith(point.rstrip("/") + "/")
+        if below and len(point) >= len(best):  # of two mounts on one point the later one is on top
+            best, found = point, fields[2]
+    return found if found in NETWORK_TYPES else ""
+
+
+def _unescape(field: str) -> str:
+    """Undo the octal escapes of proc(5): space, tab, newline, backslash."""
+    for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(escape, character)
+    return field
+
+
+def _mounts() -> str:
+    """The mount table where there is one (Linux); elsewhere network file systems are not detected."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as table:
+            return table.read()
+    except OSError:
+        return ""
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()

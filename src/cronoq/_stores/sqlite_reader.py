@@ -1,0 +1,199 @@
+"""Reading the SQLite file: recovery in portions, and single tasks for callers. Never through the writer.
+
+Every call opens a read transaction of its own, so that no reader keeps the log from being reused.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable
+from sys import intern
+from typing import Any, TypeVar
+
+from cronoq._stores.base import StoreUnavailable
+from cronoq._stores.sqlite_files import DatabaseFile
+from cronoq._stores.sqlite_schema import connect, statement
+from cronoq._stores.stored_spec import UndecodableSpec, decode_spec
+from cronoq_sansio.engine.records import (
+    FinishedLoaded,
+    LoadedRecord,
+    TaskChanged,
+    TaskDamaged,
+    TaskInserted,
+    TaskLoaded,
+)
+from cronoq_sansio.service.messages import FindTask, StoredTask, TaskInfo
+from cronoq_sansio.spec import Priority, TaskStatus
+
+T = TypeVar("T")
+End = tuple[int, int]
+"""When a task ended (wall time), and its id."""
+
+MAX_ID = (1 << 63) - 1
+"""Largest id that a column holds; callers may ask for larger ones, which nobody has."""
+
+_NONE = type(None)
+_SPEC_TYPES = (int, str, str, str, int, int, int, bytes)
+_NEVER_STARTED = (*_SPEC_TYPES, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE)
+_STARTED = (*_SPEC_TYPES, int, int, int, int, int, str)
+
+
+class Readers:
+    """Connections that read, opened when they are needed, at most as many as threads ask at once."""
+
+    def __init__(self, file: DatabaseFile) -> None:
+        self._file = file
+        self._lock = threading.Lock()
+        self._idle: list[sqlite3.Connection] = []
+        self._open = True
+
+    def run(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """Call `query` with a connection, in the calling thread. A connection that failed is not used again."""
+        with self._lock:
+            if not self._open:
+                raise StoreUnavailable(f"{self._file.given} is closed")
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = connect(self._file, readonly=True)
+        try:
+            result = query(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._give_back(connection)
+        return result
+
+    def _give_back(self, connection: sqlite3.Connection) -> None:
+        with self._lock:
+            if self._open:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        """Close what is idle now, and the others when they come back."""
+        with self._lock:
+            self._open = False
+            idle, self._idle = self._idle, []
+        for connection in idle:
+            connection.close()
+
+
+def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[list[LoadedRecord], int]:
+    """Up to `count` live tasks with ids above `after`, by id, and the last id among them."""
+    try:
+        rows = connection.execute(statement("load_live"), (after, count)).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+        # One damaged text spoils a whole portion: read it again with a decoder that lets bytes stand.
+        connection.text_factory = _lenient
+        try:
+            rows = connection.execute(statement("load_live"), (after, count)).fetchall()
+        finally:
+            connection.text_factory = str
+    return [_live(row) for row in rows], rows[-1][0] if rows else after
+
+
+def _lenient(text: bytes) -> str | bytes:
+    try:
+        return text.decode()
+    except UnicodeDecodeError:
+        return text
+
+
+def _live(row: tuple[Any, ...]) -> LoadedRecord:
+    types = tuple(map(type, row))
+    task_id, pool, kind, key, priority, arrival, max_attempts, spec, status, attempt, due, first, last, message = row
+    if types == _NEVER_STARTED:
+        changed = None
+    elif types == _STARTED and TaskStatus.BLOCKED <= status < TaskStatus.SUCCEEDED:
+        changed = TaskChanged(task_id, status, attempt, due, first, last, message)
+    else:
+        return TaskDamaged(task_id, "the stored row is damaged: a column is missing or of a wrong type")
+    if not Priority.CRITICAL <= priority <= Priority.LOW:
+        return TaskDamaged(task_id, f"the stored row is damaged: there is no priority class {priority}")
+    try:
+        decoded = decode_spec(spec, intern(pool), intern(kind), key, priority)
+    except UndecodableSpec as error:
+        return TaskDamaged(task_id, str(error))
+    return TaskLoaded(TaskInserted(task_id, decoded, max_attempts, arrival), changed)
+
+
+def finished_start(connection: sqlite3.Connection, since: int, count: int) -> End:
+    """The (end, id) after which the newest `count` ≥ 1 finished tasks since that wall time follow."""
+    row = connection.execute(statement("nth_newest_finished"), (since, count - 1)).fetchone()
+    return (row[0], row[1] - 1) if row else (since, -1)
+
+
+def read_finished(connection: sqlite3.Connection, after: End, count: int) -> tuple[list[LoadedRecord], End]:
+    """Up to `count` finished tasks after (end, id), by end, and the last of these pairs. Damaged ones are left out."""
+    previous = connection.text_factory
+    connection.text_factory = _lenient
+    try:
+        rows = connection.execute(statement("load_finished"), (*after, count)).fetchall()
+    finally:
+        connection.text_factory = previous
+    records: list[LoadedRecord] = [
+        FinishedLoaded(task_id, intern(pool), key, status, finished)
+        for task_id, pool, key, status, finished in rows
+        if type(pool) is str and type(key) is str
+    ]
+    return records, (rows[-1][4], rows[-1][0]) if rows else after
+
+
+def find(connection: sqlite3.Connection, query: FindTask) -> StoredTask | None:
+    """The task by id, or the newest one by key; its output only when the query asks for it."""
+    task = query.task
+    if isinstance(task, str):
+        try:
+            row = connection.execute(statement("newest_by_key"), (task,)).fetchone()
+        except UnicodeEncodeError:
+            return None  # a lone surrogate: no stored key has one
+        if row is None:
+            return None
+        task = row[0]
+    if not 0 < task <= MAX_ID:
+        return None
+    row = connection.execute(statement("find_by_id"), (task,)).fetchone()
+    if row is None:
+        return None
+    (
+        task_id,
+        pool,
+        key,
+        kind,
+        priority,
+        arrival,
+        max_attempts,
+        status,
+        attempt,
+        last,
+        finished,
+        message,
+        small,
+        large,
+    ) = row
+    if status is None:
+        status, attempt, last, finished, message = TaskStatus.READY, 0, 0, 0, ""
+    available = status == TaskStatus.SUCCEEDED and bool(small or large)
+    info = TaskInfo(
+        task_id,
+        status,
+        pool,
+        key,
+        kind,
+        attempt,
+        max_attempts,
+        arrival,
+        last or None,
+        finished or None,
+        message,
+        available,
+        priority,
+    )
+    if not (available and query.with_output):
+        return StoredTask(info, None, "")
+    output = connection.execute(statement("small_output" if small else "large_output"), (task_id,)).fetchone()
+    if output is None:
+        return StoredTask(info, None, "")
+    return StoredTask(info, output[0], output[1])

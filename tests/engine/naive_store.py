@@ -1,0 +1,60 @@
+"""The simplest store there is: the last record of each row. What a real one must look like from the engine."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from cronoq_sansio.engine.engine import Engine
+from cronoq_sansio.engine.records import (
+    FinishedLoaded,
+    LoadedRecord,
+    OutputStored,
+    Record,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+    TaskLoaded,
+)
+from cronoq_sansio.settings import Settings
+
+
+class NaiveStore:
+    """Rows by task id."""
+
+    def __init__(self) -> None:
+        self.inserted: dict[int, TaskInserted] = {}
+        self.states: dict[int, TaskChanged | TaskFinished] = {}
+        self.outputs: dict[int, OutputStored] = {}
+
+    def write(self, records: Iterable[Record]) -> None:
+        """One transaction."""
+        for record in records:
+            if type(record) is TaskInserted:
+                self.inserted[record.task_id] = record
+            elif type(record) is OutputStored:
+                self.outputs[record.task_id] = record
+            else:
+                self.states[record.task_id] = record
+
+    def rows(self) -> list[LoadedRecord]:
+        """What recovery reads."""
+        found: list[LoadedRecord] = []
+        for task_id, row in self.inserted.items():
+            state = self.states.get(task_id)
+            if type(state) is TaskFinished:
+                found.append(FinishedLoaded(task_id, row.spec.pool, row.spec.key, state.status, state.finished))
+            else:
+                found.append(TaskLoaded(row, state))
+        return found
+
+    def recover(self, settings: Settings, now: int, **changes: Any) -> Engine:
+        """A fresh engine that has taken over, with its first step written."""
+        highest = max(self.inserted, default=0)
+        arguments = {"first_task_id": highest + 1, "first_lease_id": 1_000_000, "seed": 1, "wall_offset": 0, **changes}
+        engine = Engine.recover(settings, now=now, **arguments)
+        rows = self.rows()
+        for start in range(0, len(rows), 3):
+            engine.load(rows[start : start + 3])
+        while engine.settle(now):
+            pass
+        self.write(engine.begin(now).writes)
+        return engine

@@ -23,7 +23,7 @@ __all__ = ["CONFIG_VARIABLE", "DEFAULT_DATABASE", "DEFAULT_FILE", "Loaded", "loa
 CONFIG_VARIABLE = "CRONOQ_CONFIG"
 DEFAULT_FILE = "cronoq.toml"
 DEFAULT_DATABASE = "cronoq.db"
-CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+_CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 
 
 @value
@@ -73,7 +73,7 @@ def memory_budget() -> int:
     except (AttributeError, ValueError, OSError):  # Windows has no sysconf, others may lack the names
         return LimitSettings().max_payload_bytes
     try:
-        total = min(total, int(CGROUP_LIMIT.read_text()))
+        total = min(total, int(_CGROUP_LIMIT.read_text()))
     except (OSError, ValueError):  # no cgroup, or its limit is the word "max"
         pass
     return total // 2

@@ -64,7 +64,7 @@ def test_a_flag_does_not_hide_a_wrong_table(folder):
 def test_the_budget_for_payloads_is_half_of_the_memory(monkeypatch):
     pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(config.os, "sysconf", pages.__getitem__, raising=False)
-    monkeypatch.setattr(config, "CGROUP_LIMIT", config.Path("missing"))
+    monkeypatch.setattr(config, "_CGROUP_LIMIT", config.Path("missing"))
     assert config.memory_budget() == 2_048_000
 
 
@@ -75,7 +75,7 @@ def test_a_container_may_have_less(folder, monkeypatch, content, expected):
     (folder / "limit").write_text(content)
     pages = {"SC_PHYS_PAGES": 1000, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(config.os, "sysconf", pages.__getitem__, raising=False)
-    monkeypatch.setattr(config, "CGROUP_LIMIT", folder / "limit")
+    monkeypatch.setattr(config, "_CGROUP_LIMIT", folder / "limit")
     assert config.memory_budget() == expected
 
 

@@ -1,0 +1,91 @@
+"""`__all__` is the public API: it names what exists, nothing public is missing, and each name has one home."""
+
+import ast
+import importlib
+
+import pytest
+
+from tests.tidy.tree import module_of, name_of, parsed, python_files
+
+
+def exported(path):
+    """The names in `__all__`, None without one."""
+    for node in parsed(path).body:
+        if isinstance(node, ast.Assign) and [target.id for target in node.targets if isinstance(target, ast.Name)] == [
+            "__all__"
+        ]:
+            return ast.literal_eval(node.value)
+    return None
+
+
+def defined(path):
+    """Public names that the module itself makes."""
+    names = []
+    for node in parsed(path).body:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [target.id for target in node.targets if isinstance(target, ast.Name)]
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            names.append(node.target.id)
+    return [name for name in names if not name.startswith("_")]
+
+
+def imported(path):
+    """Public names that the module imports at its top level."""
+    return [
+        alias.asname or alias.name
+        for node in parsed(path).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if not alias.name.startswith("_")
+    ]
+
+
+PUBLIC = [path for path in python_files("src") if exported(path) is not None]
+
+
+def is_public(path):
+    return not any(part.startswith("_") for part in module_of(path).split("."))
+
+
+@pytest.mark.parametrize("path", PUBLIC, ids=name_of)
+def test_all_is_sorted_and_true(path):
+    names = exported(path)
+    assert names == sorted(names) and len(names) == len(set(names))
+    module = importlib.import_module(module_of(path))
+    missing = [name for name in names if not hasattr(module, name)]
+    assert not missing
+
+
+@pytest.mark.parametrize("path", PUBLIC, ids=name_of)
+def test_nothing_public_is_left_out(path):
+    is_facade = path.name == "__init__.py"
+    public = set(defined(path)) | (set(imported(path)) if is_facade else set())
+    public |= {"__version__"} & set(exported(path))
+    assert set(exported(path)) == public
+
+
+def test_every_public_module_of_the_runtime_has_one():
+    without = [
+        name_of(path)
+        for path in python_files("src/cronoq")
+        if is_public(path) and exported(path) is None and path.name != "__main__.py"
+    ]
+    assert not without
+
+
+def test_each_public_name_has_one_home():
+    homes = {}
+    for path in PUBLIC:
+        for name in set(exported(path)) & set(defined(path)):
+            homes.setdefault(name, []).append(name_of(path))
+    assert {name: paths for name, paths in homes.items() if len(paths) > 1} == {}
+
+
+def test_the_facade_of_the_core_is_its_table_of_contents():
+    path = next(path for path in PUBLIC if module_of(path) == "cronoq_sansio")
+    facade = importlib.import_module("cronoq_sansio")
+    for name in exported(path):
+        home = getattr(getattr(facade, name), "__module__", None)
+        assert home is None or home.startswith("cronoq_sansio.") or home in ("typing", "types"), name

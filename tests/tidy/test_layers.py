@@ -1,0 +1,78 @@
+"""The rings: an inner one never imports an outer one, and each ring has its own third parties."""
+
+import pytest
+
+from tests.tidy.tree import imports, module_of, name_of, python_files
+
+SHARED, ENGINE, SERVICE, WIRE, FACADE, RUNTIME = range(6)
+RINGS = {
+    "cronoq_sansio.engine": ENGINE,
+    "cronoq_sansio.outbox": ENGINE,
+    "cronoq_sansio.service": SERVICE,
+    "cronoq_sansio.wire": WIRE,
+    "cronoq": RUNTIME,
+}
+THIRD_PARTIES = {
+    SHARED: (),
+    ENGINE: (),
+    SERVICE: (),
+    WIRE: ("google.protobuf", "h2", "hpack", "hyperframe"),
+    FACADE: (),
+}
+#: What the bytes may know of the service: the words, not the machine.
+SERVICE_WORDS = ("cronoq_sansio.service.messages", "cronoq_sansio.service.access")
+#: These run under asyncio too, or in a thread, so they may not need Trio.
+WITHOUT_TRIO = ("src/cronoq/_stores/", "src/cronoq/_runtime/driver.py", "src/cronoq/_runtime/clock.py")
+
+
+def ring(module):
+    """The ring of a module of ours, None of others."""
+    if module == "cronoq_sansio":
+        return FACADE
+    for prefix, rank in RINGS.items():
+        if module == prefix or module.startswith(f"{prefix}."):
+            return rank
+    return SHARED if module.startswith("cronoq_sansio.") else None
+
+
+FILES = python_files("src", with_generated=True)
+
+
+@pytest.mark.parametrize("path", FILES, ids=name_of)
+def test_no_ring_imports_an_outer_one(path):
+    own = ring(module_of(path))
+    wrong = [f"{path}:{line}: {module}" for line, module in imports(path) if (ring(module) or 0) > own]
+    assert not wrong
+
+
+@pytest.mark.parametrize("path", python_files("src/cronoq_sansio"), ids=name_of)
+def test_each_ring_has_its_own_third_parties(path):
+    allowed = THIRD_PARTIES[ring(module_of(path))]
+    for line, module in imports(path):
+        if ring(module) is None and not module.startswith(allowed or ("-",)):
+            assert is_standard(module), f"{path}:{line}: {module} is not for this ring"
+
+
+@pytest.mark.parametrize("path", python_files("src/cronoq_sansio/wire"), ids=name_of)
+def test_bytes_know_the_words_of_the_service_alone(path):
+    for line, module in imports(path, for_types=False):
+        if ring(module) == SERVICE:
+            assert module in SERVICE_WORDS, f"{path}:{line}: {module}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if name_of(path).startswith(WITHOUT_TRIO)], ids=name_of)
+def test_driver_and_stores_need_no_trio(path):
+    assert "trio" not in [module.partition(".")[0] for _, module in imports(path)]
+
+
+def test_the_rule_sees_a_violation(tmp_path):
+    (tmp_path / "x.py").write_text("import trio\nfrom cronoq_sansio.service import messages\n")
+    found = imports(tmp_path / "x.py")
+    assert found == [(1, "trio"), (2, "cronoq_sansio.service.messages")]
+    assert ring("cronoq_sansio.service.messages") > ring("cronoq_sansio.engine.engine") > ring("cronoq_sansio.clock")
+
+
+def is_standard(module):
+    import sys
+
+    return module.partition(".")[0] in sys.stdlib_module_names

@@ -1,6 +1,6 @@
 """What the runtime raises to whoever starts it. The text is for the operator: what happened, what to do."""
 
-__all__ = ["ConfigError", "CronoqError"]
+__all__ = ["ConfigError", "CronoqError", "StartError"]
 
 
 class CronoqError(Exception):
@@ -13,3 +13,7 @@ class ConfigError(CronoqError):
     def __init__(self, problems: tuple[str, ...]) -> None:
         super().__init__("\n".join(problems))
         self.problems = problems
+
+
+class StartError(CronoqError):
+    """The server cannot start or go on: an address that is taken, a store that cannot be used. One sentence."""

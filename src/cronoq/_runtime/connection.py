@@ -1,0 +1,293 @@
+"""One connection: bytes between a transport and a gRPC machine, events between the machine and the lobby.
+
+A connection is always read, whatever it has to write: a peer that waits for us to read before it reads would
+otherwise stand still for ever. Answers are written at once by whoever performs them; what the transport does not take
+is written by a second task that ends when nothing is left. Meanwhile the machine keeps what it has (its bounds are
+flow control and its queues), so at most one write, `limits.WRITE_SIZE`, is unsent here.
+
+All waiting of the reading task stands under one cancel scope whose deadline is the machine's next timeout: nothing is
+armed per read, and `wake` ends the wait for any other reason. One connection's failure ends that connection alone.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from cronoq._observe.logs import get_logger
+from cronoq._runtime.clock import Clock
+from cronoq._runtime.faults import TermEnded, describe
+from cronoq._runtime.transport import Transport
+from cronoq_sansio.clock import seconds
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.limits import CLOSE_LINGER, CLOSE_TIMEOUT, WRITE_SIZE
+from cronoq_sansio.service.messages import Shutdown
+
+if TYPE_CHECKING:
+    from cronoq._runtime.lobby import Lobby
+    from cronoq_sansio.wire.grpc import GrpcServer
+
+log = get_logger("connection")
+
+NEVER = 1 << 63
+
+
+class Connection:
+    """Owns a transport and a machine, for as long as `run` runs."""
+
+    __slots__ = (
+        "_armed",
+        "_clock",
+        "_failed",
+        "_leave_at",
+        "_lobby",
+        "_machine",
+        "_nursery",
+        "_over",
+        "_scope",
+        "_transport",
+        "_unsent",
+        "_writer",
+        "dismissed",
+        "peer",
+        "touched",
+    )
+
+    def __init__(
+        self,
+        transport: Transport,
+        machine: "GrpcServer",
+        lobby: "Lobby",
+        clock: Clock,
+        nursery: trio.Nursery,
+        peer: str,
+    ) -> None:
+        """`nursery` outlives the connection and runs its writing task; `peer` is the address, for logs."""
+        self._transport = transport
+        self._machine = machine
+        self._lobby = lobby
+        self._clock = clock
+        self._nursery = nursery
+        self._scope = trio.CancelScope()
+        self._armed = NEVER
+        self._leave_at = NEVER
+        self._unsent: bytes | memoryview = b""
+        self._writer: trio.Event | None = None
+        self._failed = False
+        self._over = False
+        self.peer = peer
+        self.touched = False
+        """Set by the performer: it is in the list of those to flush."""
+        self.dismissed = False
+        """The term whose streams this connection carries has ended: its events concern nobody any more."""
+        machine.owner = self
+
+    async def run(self) -> None:
+        """Converse until either side ends it. Raises nothing but cancellation."""
+        self._lobby.enter(self)
+        try:
+            await self._live()
+        except (OSError, trio.ClosedResourceError):
+            pass  # the peer is gone
+        except Exception as error:
+            log.error("a connection was closed by a fault of the server", peer=self.peer, fault=describe(error))
+        finally:
+            self._lobby.leave(self)
+            try:
+                self._end()
+            except Exception as error:
+                log.error("the end of a connection failed", peer=self.peer, fault=describe(error))
+            self._failed = True
+            self._transport.close()
+
+    async def _live(self) -> None:
+        try:
+            await self._converse()
+        except TermEnded:
+            # Our event broke the term. Everybody's open calls were answered by the lobby; this connection is closed.
+            self._machine.finish()
+        self._end()
+        if self._machine.closed and not self._failed:
+            await self._part()
+
+    # --- what others do with it; none of these raises
+
+    def flush(self) -> list[Any]:
+        """Write what the machine has, unless a write is under way; returns the events that arose while sending."""
+        if self._failed:
+            return []
+        try:
+            if self._writer is None:
+                self._write()
+            return self._machine.take_events()
+        except Exception as error:
+            self.fail(error)
+            return []
+        finally:
+            self._rearm()
+
+    def fail(self, error: Exception) -> None:
+        """This connection cannot go on: its task ends it."""
+        if not self._failed:
+            self._failed = True
+            if not isinstance(error, (OSError, trio.ClosedResourceError)):
+                log.error("a connection was closed by a fault of the server", peer=self.peer, fault=describe(error))
+            self._scope.cancel()
+
+    def dismiss(self, rejection: Rejection, shutdown: Shutdown, leave_at: int) -> None:
+        """The term has ended: answer all open calls, tell the workers, close at `leave_at`."""
+        self.dismissed = True
+        try:
+            self._machine.refuse_open(rejection, shutdown)
+        except Exception as error:
+            self.fail(error)
+        self._leave_at = leave_at
+        self.flush()
+
+    def drain(self) -> None:
+        """First GOAWAY: what is open goes on."""
+        self._do(self._machine.drain)
+
+    def finish(self) -> None:
+        """Final GOAWAY; close once it is written."""
+        self._do(self._machine.finish)
+        self._scope.cancel()
+
+    def hold(self, calls: bool, workers: bool) -> None:
+        """Stop or go on giving flow-control credit."""
+        self._do(lambda: self._machine.hold_credit(calls=calls, workers=workers))
+
+    def _do(self, action: Any) -> None:
+        if not self._failed:
+            try:
+                action()
+                if self._writer is None:
+                    self._write()
+            except Exception as error:
+                self.fail(error)
+
+    # --- reading
+
+    async def _converse(self) -> None:
+        """Read and keep the machine's time until the connection is to be closed."""
+        machine, transport, received = self._machine, self._transport, self._received
+        self._pass_on(self.flush())
+        while not self._failed and not machine.closed:
+            due = machine.next_timeout()
+            self._armed = min(self._leave_at, NEVER if due is None else due)
+            with trio.CancelScope(deadline=self._clock.deadline(self._armed)) as self._scope:
+                while not machine.closed:
+                    await transport.wait_readable()
+                    data = transport.try_receive()
+                    if data:
+                        received(data)
+                    elif data is not None:
+                        return
+            if self._scope.cancelled_caught and not self._failed:
+                self._keep_time()
+
+    def _received(self, data: bytes) -> None:
+        machine = self._machine
+        now = self._clock.now()
+        events = machine.receive(data, now)
+        if events:
+            self._lobby.handle(self, events, now)
+        if machine.wants_write():
+            self._pass_on(self.flush())
+        else:
+            self._rearm()
+
+    def _keep_time(self) -> None:
+        machine = self._machine
+        now = self._clock.now()
+        if now >= self._leave_at:
+            self._leave_at = NEVER
+            machine.finish()
+        due = machine.next_timeout()
+        if due is not None and due <= now:
+            events = machine.handle_timer(now)
+            if events:
+                self._lobby.handle(self, events, now)
+        self._pass_on(self.flush())
+
+    def _pass_on(self, events: list[Any]) -> None:
+        """Hand on events that arose while sending; sending their consequences may bring more."""
+        while events:
+            self._lobby.handle(self, events)
+            events = self.flush()
+
+    def _rearm(self) -> None:
+        """Bring the alarm forward when a timeout before it was set."""
+        due = self._machine.next_timeout()
+        if due is None or due > self._leave_at:
+            due = self._leave_at
+        if due < self._armed:
+            self._armed = due
+            self._scope.deadline = self._clock.deadline(due)
+
+    # --- writing
+
+    def _write(self) -> None:
+        machine, transport = self._machine, self._transport
+        while True:
+            data = machine.take(WRITE_SIZE)
+            if not data:
+                return
+            sent = transport.try_send(data)
+            if sent < len(data):
+                self._unsent = memoryview(data)[sent:]
+                self._writer = trio.Event()
+                self._nursery.start_soon(self._write_rest)
+                return
+            if not machine.wants_write():
+                return
+
+    async def _write_rest(self) -> None:
+        """Write until nothing is left, as the peer takes it."""
+        transport, machine = self._transport, self._machine
+        done = self._writer
+        assert done is not None
+        try:
+            while self._unsent:
+                await transport.wait_writable()
+                sent = transport.try_send(self._unsent)
+                self._unsent = self._unsent[sent:] or machine.take(WRITE_SIZE)
+        except Exception as error:
+            self.fail(error)
+        finally:
+            self._unsent = b""
+            self._writer = None
+            done.set()
+        try:
+            self._pass_on(self.flush())
+        except TermEnded:
+            self._scope.cancel()
+
+    # --- the end
+
+    def _end(self) -> None:
+        """The machine's streams are over: tell the service. Idempotent."""
+        if self._over:
+            return
+        self._over = True
+        events = self._machine.receive_eof(self._clock.now())
+        if events:
+            try:
+                self._lobby.handle(self, events)
+            except TermEnded:
+                pass
+
+    async def _part(self) -> None:
+        """Let the last bytes leave, then read on for a moment.
+
+        Closing with unread bytes would reset the connection, and the peer would lose what we said last (RFC 9112
+        section 9.6 describes it for HTTP/1.1).
+        """
+        transport = self._transport
+        with trio.move_on_after(seconds(CLOSE_TIMEOUT)):
+            self.flush()
+            while (writer := self._writer) is not None:
+                await writer.wait()
+            transport.send_eof()
+            with trio.move_on_after(seconds(CLOSE_LINGER)):
+                while transport.try_receive() != b"":
+                    await transport.wait_readable()

@@ -1,0 +1,226 @@
+"""The driver: the only caller of a machine's `handle`, for the length of one term.
+
+It is a function call, not a queue. Whoever has events (a connection that read, the timer, a finished commit, a store
+query) calls `Driver.handle`: the events become one step, the step's writes join the transaction that is written next,
+what may be done now is performed, and each connection that was touched is flushed once. Nothing of this awaits. It is
+not re-entrant: events that arise while performing wait in a local list and become the next step.
+
+Faults. A raise in `handle` means that the machine may be half changed: the term is broken, what is not committed is
+dropped, and the caller sees `TermEnded`. A raise while performing concerns one connection, and the performer ends
+that one.
+
+Time. One task sleeps until the machine's next timeout or the next tick, whichever is first; an event that sets an
+earlier timeout pulls its alarm nearer. Waking late by more than `limits.STALL` means that the process could not run:
+the machine is told, and gets its timer only after two passes of the loop, in which everything that is readable is
+read.
+
+Written on anyio, so that an embedded scheduler runs the same driver under asyncio.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+
+from cronoq._observe.logs import get_logger
+from cronoq._runtime.clock import Clock, WallDrift
+from cronoq._runtime.committer import Committer
+from cronoq._runtime.faults import TermEnded, describe, kinds
+from cronoq._stores.base import Store, StoreError
+from cronoq_sansio import limits
+from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.outbox import Outbox
+from cronoq_sansio.service.messages import FindTask, StoreAnswered
+
+log = get_logger("term")
+
+
+class Performer(Protocol):
+    """Performs actions. Never raises: what goes wrong concerns one connection, and the performer ends that one."""
+
+    def perform(self, actions: Sequence[Any]) -> None:
+        """Perform in order, without writing to any socket yet."""
+
+    def flush(self) -> list[Any]:
+        """Write once to each connection touched since the last flush; returns the events that arose."""
+
+    def hold(self, calls: bool, workers: bool) -> None:
+        """Stop (True) or go on (False) giving flow-control credit to calls and to worker streams."""
+
+    def ended(self) -> None:
+        """The term is over: nothing that is open is answered by it any more."""
+
+
+class Driver:
+    """Drives one machine, behind its outbox, from one store's claim to the end of the term."""
+
+    def __init__(self, outbox: Outbox, store: Store, clock: Clock, drift: WallDrift, performer: Performer) -> None:
+        self.outbox = outbox
+        self.ended: TermEnded | None = None
+        self.committer = Committer(store, clock, self.deliver, performer.hold, self.end)
+        self._store = store
+        self._clock = clock
+        self._drift = drift
+        self._performer = performer
+        self._busy = False
+        self._arisen: list[Any] = []
+        self._armed = 0
+        self._alarm: anyio.CancelScope | None = None
+        self._group: anyio.abc.TaskGroup | None = None
+
+    # --- the call
+
+    def handle(self, events: Sequence[Any], now: int | None = None) -> None:
+        """Apply `events` as one step and perform what follows. `now`: the caller's reading of the clock, if it has one.
+
+        Raises `TermEnded` when the term is over, or ends with this call.
+        """
+        if self._busy:
+            self._arisen.extend(events)
+            return
+        if self.ended is not None:
+            raise TermEnded(str(self.ended))
+        if now is None:
+            now = self._clock.now()
+        outbox, performer = self.outbox, self._performer
+        self._busy = True
+        try:
+            while True:
+                step = outbox.handle(events, now)
+                if step.writes:
+                    self.committer.add(step.number, step.writes)
+                if step.at_once:
+                    performer.perform(step.at_once)
+                events = self._arisen
+                if events:
+                    self._arisen = []
+                else:
+                    events = performer.flush()
+                    if not events:
+                        break
+        except Exception as error:
+            raise self._broken(error, events) from error
+        finally:
+            self._busy = False
+        self.committer.kick()
+        due = outbox.next_timeout()
+        if due is not None and due < self._armed:
+            self._pull(due)
+
+    def deliver(self, events: Sequence[Any]) -> None:
+        """`handle` for the term's own tasks, which end with the term and need no exception to know it."""
+        try:
+            self.handle(events)
+        except TermEnded:
+            pass
+
+    def adopt(self, step: Step[Any, Any]) -> None:
+        """Take over the step with which recovery ended: its writes are the first transaction of the term."""
+        if step.writes:
+            self.committer.add(step.number, step.writes)
+        self.committer.kick()
+
+    def find(self, query: FindTask) -> None:
+        """Ask the store, in a task of the term; the answer comes as `StoreAnswered`."""
+        if self._group is not None:
+            self._group.start_soon(self._find, query)
+
+    # --- the term
+
+    async def run(self) -> None:
+        """Drive until the term ends, then raise `TermEnded`. On leaving no transaction is being written any more."""
+        async with anyio.create_task_group() as group:
+            self._group = group
+            if self.ended is not None:
+                group.cancel_scope.cancel()
+            group.start_soon(self._guard, self.committer.run)
+            group.start_soon(self._guard, self._keep_time)
+        raise self.ended or TermEnded("the term was stopped")
+
+    def end(self, reason: TermEnded) -> None:
+        """End the term. What is not committed is dropped; nothing of it was promised to anybody."""
+        if self.ended is not None:
+            return
+        self.ended = reason
+        if self._group is not None:
+            self._group.cancel_scope.cancel()
+        self._performer.ended()
+
+    def finish(self) -> None:
+        """End the term after a graceful stop: everything is durable and everybody was answered."""
+        if self.ended is None:
+            self.ended = TermEnded("the server has stopped")
+            if self._group is not None:
+                self._group.cancel_scope.cancel()
+
+    def _broken(self, error: Exception, events: Sequence[Any]) -> TermEnded:
+        reason = TermEnded(f"a fault of the server: {describe(error)}", events=kinds(events))
+        self.end(reason)
+        return TermEnded(str(reason), events=reason.events)
+
+    async def _guard(self, task: Any) -> None:
+        """Run one of the term's own tasks; a fault in it is a fault of the term, not of the process."""
+        try:
+            await task()
+        except Exception as error:
+            self.end(TermEnded(f"a fault of the server: {describe(error)}"))
+
+    async def _find(self, query: FindTask) -> None:
+        answer: Any
+        try:
+            answer = await self._store.find(query)
+        except StoreError as error:
+            log.warning("a query to the store failed", error=str(error))
+            answer = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
+        except Exception as error:
+            log.error("a query to the store failed", fault=describe(error))
+            answer = Rejection(Code.INTERNAL, "the stored task cannot be read; the server's log has the details")
+        self.deliver([StoreAnswered(query, answer)])
+
+    # --- time
+
+    async def _keep_time(self) -> None:
+        tick = self._clock.now() + limits.TICK
+        while True:
+            due = self.outbox.next_timeout()
+            armed = tick if due is None or tick < due else due
+            self._armed = max(armed, self._clock.now())
+            with anyio.CancelScope(deadline=self._clock.deadline(self._armed)) as self._alarm:
+                await anyio.sleep_forever()
+            now = self._clock.now()
+            lateness = now - self._armed
+            self._armed = 0
+            if lateness > limits.STALL:
+                await self._excuse(lateness)
+                now = self._clock.now()
+            if now >= tick:
+                tick = now + limits.TICK
+                self._check(now)
+            due = self.outbox.next_timeout()
+            if due is not None and due <= now:
+                self.deliver([TimerFired()])
+
+    async def _excuse(self, lateness: int) -> None:
+        log.warning("the process could not run", seconds=round(lateness / 1e9, 2), remedy="look at the host's load")
+        self.committer.forgive(lateness)
+        self.deliver([Stalled(lateness)])
+        for _ in range(2):
+            await anyio.lowlevel.checkpoint()
+
+    def _check(self, now: int) -> None:
+        self.committer.check(now)
+        offset = self._drift.check()
+        if offset is not None:
+            log.info("the wall clock moved", offset_seconds=round(offset / 1e9, 3))
+            self.deliver([WallClockMoved(offset)])
+
+    def _pull(self, due: int) -> None:
+        """Bring the alarm forward: an event set a timeout before the one that the timer task sleeps for."""
+        now = self._clock.now()
+        self._armed = max(due, now)
+        if self._alarm is not None:
+            self._alarm.deadline = self._clock.deadline(self._armed)

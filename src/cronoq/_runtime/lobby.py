@@ -1,0 +1,119 @@
+"""The lobby, where connections stay while terms come and go: connections outlive terms, their events do not.
+
+While a term serves, events of connections go to its driver. Otherwise calls and worker streams are refused with the
+reason that is in force, and connections stay open. When a term ends, every call that is open is answered, workers are
+told, and their connections are closed a second later, because the next term knows none of their streams.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import trio
+
+from cronoq._observe.logs import get_logger
+from cronoq._runtime.clock import Clock
+from cronoq._runtime.connection import Connection
+from cronoq._runtime.driver import Driver
+from cronoq._runtime.performer import worker_fields
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import SHUTDOWN_LINGER
+from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected, WorkerGone
+
+log = get_logger("worker")
+
+STARTING = Rejection(Code.UNAVAILABLE, "the server is starting: it reads its store; try again")
+LOST = Rejection(Code.UNAVAILABLE, "the server starts anew; the outcome of this call is unknown: try again, with a key")
+STOPPED = Rejection(Code.UNAVAILABLE, "the server has stopped")
+
+
+class Lobby:
+    """All connections of the process, and the driver of the term that serves, if one does."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.connections: dict[Connection, None] = {}
+        """In the order in which they were accepted."""
+        self.calls: Counter[tuple[type | None, Code | None]] = Counter()
+        """Unary calls answered: by type of reply, or by code of the rejection."""
+        self._clock = clock
+        self._driver: Driver | None = None
+        self._refusal = STARTING
+        self._held = (False, False)
+        self._left = trio.Event()
+
+    @property
+    def serving(self) -> bool:
+        """True while a term serves."""
+        return self._driver is not None
+
+    # --- connections
+
+    def enter(self, connection: Connection) -> None:
+        """A connection begins."""
+        self.connections[connection] = None
+        if self._held != (False, False):
+            connection.hold(*self._held)
+
+    def leave(self, connection: Connection) -> None:
+        """A connection is over."""
+        self.connections.pop(connection, None)
+        self._left.set()
+
+    async def wait_left(self) -> None:
+        """Until the next connection has left."""
+        self._left = trio.Event()
+        await self._left.wait()
+
+    def handle(self, connection: Connection, events: Sequence[Any], now: int | None = None) -> None:
+        """Pass on the events of a connection. Raises `TermEnded` when the term ends with them."""
+        driver = self._driver
+        if driver is None or connection.dismissed:
+            self._refuse(events)
+            return
+        for event in events:
+            if type(event) is WorkerGone and (fields := worker_fields(event.stream)):
+                log.info("a worker disconnected", **fields, why=event.why, peer=connection.peer)
+        driver.handle(events, now)
+
+    def _refuse(self, events: Sequence[Any]) -> None:
+        for event in events:
+            if type(event) is CallReceived:
+                self.calls[None, self._refusal.code] += 1
+                sink: Any = event.call.sink
+                sink.reject(self._refusal)
+            elif type(event) is WorkerConnected:
+                sink = event.stream.sink
+                sink.close(self._refusal)
+
+    # --- terms
+
+    def open(self, driver: Driver) -> None:
+        """A term serves from now on."""
+        self._driver = driver
+
+    def lost(self) -> None:
+        """The term ended by a fault or lost its store: answer what is open, close the connections a second later."""
+        self._driver = None
+        self._refusal = LOST
+        self.hold(False, False)
+        leave_at = self._clock.now() + SHUTDOWN_LINGER
+        for connection in list(self.connections):
+            connection.dismiss(LOST, Shutdown("the server starts anew", True), leave_at)
+
+    def shut(self) -> None:
+        """A graceful stop is complete: refuse what is still asked, and tell the peers to open nothing new."""
+        self._driver = None
+        self._refusal = STOPPED
+        for connection in list(self.connections):
+            connection.drain()
+
+    def finish(self) -> None:
+        """Final GOAWAY to everyone; each connection closes when it is written."""
+        for connection in list(self.connections):
+            connection.finish()
+
+    def hold(self, calls: bool, workers: bool) -> None:
+        """Stop (True) or go on (False) giving flow-control credit, also to connections that come later."""
+        self._held = (calls, workers)
+        for connection in list(self.connections):
+            connection.hold(calls, workers)

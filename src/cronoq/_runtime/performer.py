@@ -1,0 +1,127 @@
+"""Performs the service's actions on connections: every sink is a stream of a machine that a `Connection` owns.
+
+Performing queues messages in the machines; `flush` writes each touched connection once. What goes wrong with one
+connection ends that connection and is seen by nobody else.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cronoq._observe.logs import get_logger
+from cronoq_sansio.service.messages import (
+    CloseWorker,
+    FindTask,
+    ReadStore,
+    Registered,
+    Reject,
+    Reply,
+    SendLease,
+    SendToWorker,
+    StopFinished,
+    WorkerStream,
+)
+from cronoq_sansio.service.worker_session import Session
+
+if TYPE_CHECKING:
+    from cronoq._runtime.connection import Connection
+    from cronoq._runtime.lobby import Lobby
+
+log = get_logger("worker")
+
+
+class Performer:
+    """What a term does to the outside world. One per term; the connections outlive it."""
+
+    def __init__(self, lobby: "Lobby", stopped: Callable[[], None]) -> None:
+        """`stopped` hears that a graceful stop is complete."""
+        self.find: Callable[[FindTask], None] = _nobody_asks
+        """Asks the store; set by whoever makes the driver, which needs the performer first."""
+        self._lobby = lobby
+        self._stopped = stopped
+        self._touched: list[Connection] = []
+        self._counts = lobby.calls
+
+    def perform(self, actions: Sequence[Any]) -> None:
+        """Perform in order. Never raises for what concerns one connection."""
+        touched = self._touched
+        for action in actions:
+            kind = type(action)
+            if kind is Reply:
+                sink: Any = action.call.sink
+            elif kind is Reject:
+                sink = action.call.sink
+            elif kind is ReadStore:
+                self.find(action.query)
+                continue
+            elif kind is StopFinished:
+                self._stopped()
+                continue
+            else:
+                sink = action.stream.sink
+            connection: Connection = sink.connection.owner
+            if not connection.touched:
+                connection.touched = True
+                touched.append(connection)
+            try:
+                if kind is Reply:
+                    sink.reply(action.message)
+                    self._counts[type(action.message), None] += 1
+                elif kind is SendLease:
+                    sink.send(action.lease)
+                elif kind is Reject:
+                    sink.reject(action.rejection)
+                    self._counts[None, action.rejection.code] += 1
+                elif kind is SendToWorker:
+                    sink.send(action.message)
+                    if type(action.message) is Registered:
+                        self._registered(action.stream, action.message)
+                elif kind is CloseWorker:
+                    sink.close(action.rejection)
+                else:
+                    raise AssertionError(f"no such action: {kind.__name__}")
+            except Exception as error:
+                connection.fail(error)
+
+    def flush(self) -> list[Any]:
+        """Write each touched connection once; returns the events that arose while sending."""
+        touched = self._touched
+        if not touched:
+            return []
+        self._touched = []
+        events: list[Any] = []
+        for connection in touched:
+            connection.touched = False
+            events += connection.flush()
+        return events
+
+    def hold(self, calls: bool, workers: bool) -> None:
+        """Stop (True) or go on (False) giving flow-control credit to calls and to worker streams."""
+        self._lobby.hold(calls, workers)
+
+    def ended(self) -> None:
+        """The term ended otherwise than by a graceful stop."""
+        for connection in self._touched:
+            connection.touched = False
+        self._touched = []
+        self._lobby.lost()
+
+    def _registered(self, stream: WorkerStream, message: Registered) -> None:
+        sink: Any = stream.sink
+        log.info("a worker registered", **worker_fields(stream), slots=message.slots, peer=sink.connection.owner.peer)
+
+
+def worker_fields(stream: WorkerStream) -> dict[str, Any]:
+    """What a log says about a registered worker; empty for a stream that has not registered."""
+    session = stream.session
+    if not isinstance(session, Session) or session.group is None:
+        return {}
+    fields: dict[str, Any] = {"worker": session.id, "pool": session.group.pool}
+    if session.name:
+        fields["name"] = session.name
+    if session.group.labels:
+        fields["labels"] = ",".join(f"{name}={value}" for name, value in session.group.labels)
+    return fields
+
+
+def _nobody_asks(query: FindTask) -> None:
+    raise AssertionError("the performer was not connected to a driver")

@@ -1,0 +1,59 @@
+"""One line that says how the server is doing, logged on SIGUSR1 (a metrics port is not built yet)."""
+
+from typing import TYPE_CHECKING, Any
+
+from cronoq._observe.logs import get_logger
+from cronoq._runtime.committer import CommitFigures
+from cronoq_sansio.clock import MILLISECOND
+from cronoq_sansio.service.messages import CancelReply, SnapshotReply, SubmitReply, TaskInfo, TaskResult
+
+if TYPE_CHECKING:
+    from cronoq._runtime.lobby import Lobby
+    from cronoq._runtime.term import Terms
+
+log = get_logger("server")
+
+METHODS: dict[type, str] = {
+    SubmitReply: "Submit",
+    CancelReply: "Cancel",
+    TaskInfo: "Get",
+    TaskResult: "Wait",
+    SnapshotReply: "Snapshot",
+}
+
+
+class Statistics:
+    """Collects the figures from whoever has them. Commit figures are those since the last line."""
+
+    def __init__(self, lobby: "Lobby", terms: "Terms") -> None:
+        self._lobby = lobby
+        self._terms = terms
+
+    def log(self) -> None:
+        """Log the line."""
+        log.info("statistics", **self.collect())
+
+    def collect(self) -> dict[str, Any]:
+        """The figures; those of a term only while one serves."""
+        lobby, terms = self._lobby, self._terms
+        figures: dict[str, Any] = {"serving": lobby.serving, "connections": len(lobby.connections)}
+        if terms.claim is not None:
+            figures["epoch"] = terms.claim.epoch
+        driver = terms.driver
+        if driver is not None:
+            committer = driver.committer
+            commits, committer.figures = committer.figures, CommitFigures()
+            figures["ready"] = committer.ready
+            figures["commits"] = commits.commits
+            figures["commit_retries"] = commits.retries
+            figures["steps_per_commit"] = round(commits.steps / max(commits.commits, 1), 1)
+            figures["commit_ms_mean"] = round(commits.spent / max(commits.commits, 1) / MILLISECOND, 2)
+            figures["commit_ms_max"] = round(commits.longest / MILLISECOND, 2)
+            figures["steps_waiting"] = committer.waiting()
+            figures["actions_held"] = driver.outbox.held()
+        if terms.service is not None:
+            figures.update(terms.service.statistics())
+        for (reply, code), count in sorted(lobby.calls.items(), key=str):
+            name = METHODS.get(reply, reply.__name__) if reply is not None else "refused"
+            figures[f"calls.{name}.{code.value if code is not None else 'ok'}"] = count
+        return figures

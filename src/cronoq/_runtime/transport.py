@@ -1,0 +1,181 @@
+"""Byte transports with a synchronous send: what a connection needs and `trio.SocketStream` does not have.
+
+Whoever performs an answer writes it straight to the socket, without a task and without awaiting. So a transport sends
+what it can now and says how much that was; waiting is separate. `SocketTransport` owns a non-blocking socket of the
+standard library, `MemoryTransport` is the same in memory.
+"""
+
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from cronoq_sansio.limits import READ_SIZE
+
+#: TCP keepalive of accepted sockets, in seconds: a host that vanished is noticed after about 60 + 6 × 10 s even where
+#: the pings of HTTP/2 are switched off by a long interval. (Option, value); what the platform lacks is left out.
+KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
+
+
+class Transport(Protocol):
+    """One connection's bytes. Every method but `close` may raise `OSError` when the connection is broken."""
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        """Send what fits now; returns how many bytes that was, 0 when nothing does."""
+
+    def try_receive(self) -> bytes | None:
+        """What has arrived, at most `READ_SIZE` bytes; `b""` at the end, None when nothing is there yet."""
+
+    async def wait_readable(self) -> None:
+        """Until `try_receive` has something to say."""
+
+    async def wait_writable(self) -> None:
+        """Until `try_send` takes something."""
+
+    def send_eof(self) -> None:
+        """Nothing more will be sent; receiving goes on."""
+
+    def close(self) -> None:
+        """Close. Tasks that wait get `trio.ClosedResourceError`. Idempotent."""
+
+
+class SocketTransport:
+    """A connected stream socket."""
+
+    __slots__ = ("_socket", "recv", "send")
+
+    def __init__(self, connected: socket.socket) -> None:
+        """Takes over the socket: non-blocking, no delay for small writes, keepalive."""
+        connected.setblocking(False)
+        if connected.family in (socket.AF_INET, socket.AF_INET6):
+            connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name, value in KEEPALIVE:
+                option = getattr(socket, name, None)
+                if option is not None:
+                    connected.setsockopt(socket.IPPROTO_TCP, option, value)
+        self._socket = connected
+        self.recv = connected.recv
+        self.send = connected.send
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        """Send what the socket's buffer takes."""
+        try:
+            return self.send(data)
+        except BlockingIOError:
+            return 0
+
+    def try_receive(self) -> bytes | None:
+        """Take what the socket's buffer has."""
+        try:
+            return self.recv(READ_SIZE)
+        except BlockingIOError:
+            return None
+
+    async def wait_readable(self) -> None:
+        """Until the socket is readable."""
+        await trio.lowlevel.wait_readable(self._socket)
+
+    async def wait_writable(self) -> None:
+        """Until the socket is writable."""
+        await trio.lowlevel.wait_writable(self._socket)
+
+    def send_eof(self) -> None:
+        """Shut down the sending side."""
+        self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self) -> None:
+        """Close the socket and wake whoever waits for it."""
+        if self._socket.fileno() >= 0:
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+
+class _Pipe:
+    """One direction of a memory connection: at most `capacity` bytes are on their way."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self.data = bytearray()
+        self.ended = False
+        self.broken = False
+        self.changed = trio.lowlevel.ParkingLot()
+
+    async def wait(self, condition: Callable[[], bool]) -> None:
+        await trio.lowlevel.checkpoint()
+        while not condition():
+            await self.changed.park()
+
+
+class MemoryTransport:
+    """One end of a connection in memory; `memory_pair` makes both."""
+
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
+        self._incoming = incoming
+        self._outgoing = outgoing
+        self._closed = False
+
+    def try_send(self, data: bytes | memoryview) -> int:
+        """Send what the pipe takes. `BrokenPipeError` when the peer has closed."""
+        pipe = self._outgoing
+        if pipe.broken or self._closed:
+            raise BrokenPipeError("the peer has closed the connection")
+        taken = data[: max(pipe.capacity - len(pipe.data), 0)]
+        pipe.data += taken
+        if taken:
+            pipe.changed.unpark_all()
+        return len(taken)
+
+    def try_receive(self) -> bytes | None:
+        """Take what has arrived. `ConnectionResetError` when the peer has broken the connection."""
+        pipe = self._incoming
+        if pipe.data:
+            data = bytes(pipe.data[:READ_SIZE])
+            del pipe.data[:READ_SIZE]
+            pipe.changed.unpark_all()
+            return data
+        if pipe.broken:
+            raise ConnectionResetError("the peer has reset the connection")
+        return b"" if pipe.ended else None
+
+    async def wait_readable(self) -> None:
+        """Until something has arrived, or the end."""
+        pipe = self._incoming
+        await pipe.wait(lambda: bool(pipe.data) or pipe.ended or pipe.broken or self._closed)
+        self._check()
+
+    async def wait_writable(self) -> None:
+        """Until the pipe has room."""
+        pipe = self._outgoing
+        await pipe.wait(lambda: len(pipe.data) < pipe.capacity or pipe.broken or self._closed)
+        self._check()
+
+    def send_eof(self) -> None:
+        """The peer reads the end after what is on its way."""
+        self._outgoing.ended = True
+        self._outgoing.changed.unpark_all()
+
+    def reset(self) -> None:
+        """Break the connection: the peer gets `OSError` from every call."""
+        for pipe in (self._incoming, self._outgoing):
+            pipe.broken = True
+            pipe.changed.unpark_all()
+
+    def close(self) -> None:
+        """The peer reads the end after what is on its way, and cannot send any more."""
+        self._closed = True
+        self._outgoing.ended = True
+        self._incoming.broken = True
+        for pipe in (self._incoming, self._outgoing):
+            pipe.changed.unpark_all()
+
+    def _check(self) -> None:
+        if self._closed:
+            raise trio.ClosedResourceError("this end was closed")
+
+
+def memory_pair(capacity: int = 1 << 20) -> tuple[MemoryTransport, MemoryTransport]:
+    """Two ends of a connection in memory; each direction holds at most `capacity` bytes, like a socket's buffer."""
+    there, back = _Pipe(capacity), _Pipe(capacity)
+    return MemoryTransport(back, there), MemoryTransport(there, back)

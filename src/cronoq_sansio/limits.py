@@ -26,10 +26,9 @@ OUTBOUND_SPARE = 16  #: … and some room for Registered, Shutdown and slots tha
 
 # --- budgets per kind of call (server.md, "Decided where the sources disagree")
 
-MAX_WAITS = 65_536
-MAX_WATCHES = 1_024
-MAX_WORKER_STREAMS = 4_096
-MAX_UNREGISTERED_STREAMS = 64
+MAX_WAITS = 65_536  #: a wait costs a timer and an entry and no other resource, so there may be many
+MAX_WORKER_STREAMS = 4_096  #: each may have leases and a queue; a fleet is larger only with several servers
+MAX_UNREGISTERED_STREAMS = 64  #: a worker registers at once; more of these are a fault or an attack
 
 # --- connections
 
@@ -41,35 +40,35 @@ MAX_UNSENT = 1 << 20  #: bytes queued for the socket of one connection
 MAX_UNSENT_CONTROL = 64 << 10  #: of these, replies to PING and SETTINGS
 MAX_HEADER_BLOCK = 64 << 10  #: raw, over HEADERS and CONTINUATION
 MAX_HEADER_LIST = 16 << 10  #: decoded; server.md section 3
-MAX_HEADER_FIELDS = 100
+MAX_HEADER_FIELDS = 100  #: clients send about ten; Apache stops at 100 too
 INITIAL_WINDOW = 1 << 20  #: per stream; server.md section 3
 MAX_FRAME = 16_384  #: the smallest that HTTP/2 allows
+MAX_GRPC_TIMEOUT_DIGITS = 8  #: gRPC over HTTP/2, "TimeoutValue"
 MAX_STATUS_MESSAGE = 2_048  #: escaped `grpc-message`; clients accept 8 KiB of trailers in all
 CONNECTION_WINDOW = 4 << 20  #: for DATA of all streams; given back as it is read, memory is bounded elsewhere
 MAX_CLOSED_STREAMS = 4_096  #: ended streams whose late frames are told apart from a broken peer's
 ENCODER_TABLE = 4_096  #: our header compression table, whatever the peer would allow
 STALL_SCAN = 10 * SECOND  #: how often stalled streams are looked for; they end within 30 .. 40 s
 STREAM_LINGER = 10 * SECOND  #: a peer that was answered early may take so long to end its side of the stream
-LATE_TIMER = 2 * SECOND  #: a connection's timer that fires later than this says that the process could not read meanwhile
+LATE_TIMER = 2 * SECOND  #: a connection's timer that is later says that the process could not read meanwhile
 READ_SIZE = 256 << 10  #: one read of a socket
 
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
 MAX_WAITING_BYTES = 64 << 20  #: payload bytes that wait for a commit before new work is refused
+MIN_OUTBOX_SWEEP = 4_096  #: actions that the outbox holds before it looks for those that nobody wants any more
 MAX_WAITING_OUTPUT = 256 << 20  #: output bytes that wait before workers get no flow-control credit either
 COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries
 COMMIT_PRESSURE = 5 * SECOND  #: a commit older than this refuses new work
 MAX_STORE_OUTAGE = 300 * SECOND  #: source page "Store errors"; then the term ends
-COMMIT_RETRY_MIN = (
-    SECOND // 20
-)  #: source page "Store errors": first pause before a failed commit is tried again, doubling …
+COMMIT_RETRY_MIN = SECOND // 20  #: source page "Store errors": first pause before a commit is tried again, doubling …
 COMMIT_RETRY_MAX = 5 * SECOND  #: … up to this
 MAX_COMMIT_TRIES = 5  #: source page "Store errors": tries of a commit that fails in another way than "unavailable"
 LOAD_PORTION = 1_000  #: records per portion of recovery
 PRUNE_PORTION = 1_000  #: rows per statement of pruning
 PRUNE_BYTES = 16 << 20  #: of payloads and outputs per statement of pruning: freeing them reads every page of theirs
-PRUNE_INTERVAL = 3_600 * SECOND
+PRUNE_INTERVAL = 3_600 * SECOND  #: rows are kept for days, so an hour more makes no difference
 
 # --- the process
 
@@ -77,13 +76,11 @@ MAX_CONFIG_FILE = 1 << 20  #: bytes; a thousand pools need a tenth of it, anythi
 TICK = SECOND // 4  #: how often the loop checks its own lateness
 STALL = SECOND // 2  #: lateness beyond this means that the process was stopped
 TERM_RESTART_MIN = 1 * SECOND  #: first pause before a new term after a fault, doubling
-TERM_RESTART_MAX = 60 * SECOND
+TERM_RESTART_MAX = 60 * SECOND  #: … up to this: a cause that passes is noticed within a minute
 MAX_TERM_FAULTS = 5  #: that many faulty terms …
 TERM_FAULT_WINDOW = 600 * SECOND  #: … within this time end the process
 STOP_SLACK = 15 * SECOND  #: a graceful stop takes at most the grace plus this
-ACCEPT_PAUSE = (
-    SECOND // 10
-)  #: before accepting again when the process has no free descriptor; a retry at once would spin
+ACCEPT_PAUSE = SECOND // 10  #: when the process has no free descriptor: a retry at once would spin
 CLOSE_LINGER = 1 * SECOND  #: how long a closed connection is read on, so that its last bytes are not lost by a reset
 CLOSE_TIMEOUT = 5 * SECOND  #: how long the last bytes of a closed connection may take to leave
 WRITE_SIZE = 256 << 10  #: one write to a socket: what a socket buffer takes at once

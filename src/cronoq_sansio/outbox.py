@@ -1,23 +1,31 @@
 """What may be said when: the outbox keeps every action that shows state until the step it shows is durable.
 
-It wraps a machine (the `Service`, or the `Engine` of an embedded scheduler) and has the same entry, `handle`. The
-step that comes out has the writes of the machine's step; its `at_once` holds everything that may be performed now, in
-the order in which it became allowed, and its `once_durable` is empty.
+It wraps a machine (the `Service`, or the `Engine` of an embedded scheduler) and has the same entry, `handle`. The step
+that comes out has the writes of the machine's steps; its `at_once` holds everything that may be performed now, in the
+order in which it became allowed, and its `once_durable` is empty.
 
 Theory. A step numbered n carries one transaction. An action says by its `after` which step it shows.
-`StepsDurable(m)` says that all transactions up to n = m are in the store. So an action may go as soon as ``after <=
-m``; a reply waits for the last step that wrote what it shows, not for the newest one. A volatile store
-(`volatile=True`) loses everything with the process, so nothing that it could still lose is promised: every step
-counts as durable when it is made.
+`StepsDurable(m)` says that all transactions up to n = m are in the store. So an action may go as soon as
+``after <= m``; a reply waits for the last step that wrote what it shows, not for the newest one. A volatile store
+(`volatile=True`) loses everything with the process, so nothing that it could still lose is promised: every step counts
+as durable when it is made.
 
-Released leases are told to the machine at the same instant (`machine.released`): only then does a worker hold them.
+Events take effect in their order, `StepsDurable` among them: what came before it in the batch is applied first, so a
+worker that is gone is not sent a lease by the commit that the same batch reports. What is released at one instant goes
+in the order of `after`, and within one `after` in the order in which the machine said it.
+
+The machine is asked about everything at the instant of its release (`released`): only then does a worker hold a lease,
+and only the machine knows whether a call still is open. What is held for a call or stream that is over is dropped when
+it comes up, or earlier, when so much is held that it could be the majority: while a store hangs, callers that give up
+and try again do not pile up here.
 """
 
-from collections import deque
 from collections.abc import Sequence
+from heapq import heappop, heappush
 from typing import Any, Protocol
 
 from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.limits import MIN_OUTBOX_SWEEP
 from cronoq_sansio.values import value
 
 
@@ -37,6 +45,9 @@ class Machine(Protocol):
     def released(self, actions: Sequence[Any], now: int) -> list[Any]:
         """These actions are performed now. Returns those that still make sense: calls and leases may have ended."""
 
+    def wanted(self, action: Any) -> bool:
+        """False when `released` would drop this held action, now and for ever."""
+
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], now)` is due."""
 
@@ -48,30 +59,19 @@ class Outbox:
         self.machine = machine
         self._volatile = volatile
         self._durable = 0
+        self._number = 0
         self._held: dict[int, list[Any]] = {}
-        self._order: deque[int] = deque()
+        self._order: list[int] = []  # a heap: replies to reads may wait for older steps than what is held already
+        self._count = 0
+        self._sweep_at = MIN_OUTBOX_SWEEP
 
     def handle(self, events: Sequence[Any], now: int) -> Step[Any, Any]:
-        """Apply `events` to the machine and return what may be performed now, `StepsDurable` included among them."""
-        ready: list[Any] = []
+        """Apply `events` to the machine and return what may be performed now."""
         for event in events:
             if type(event) is StepsDurable:
-                self._release(event.through, ready)
-        if ready:
-            ready = self.machine.released(ready, now)
-        step = self.machine.handle([event for event in events if type(event) is not StepsDurable], now)
-        if self._volatile:
-            self._durable = step.number
-        fresh = step.at_once
-        for action in step.once_durable:
-            if action.after <= self._durable:
-                fresh.append(action)
-            else:
-                self._hold(action)
-        if fresh:
-            ready += self.machine.released(fresh, now)
-        step.at_once = ready
-        step.once_durable = []
+                return self._handle_in_portions(events, now)
+        step = self.machine.handle(events, now)
+        self._take(step, now)
         return step
 
     def next_timeout(self) -> int | None:
@@ -80,20 +80,67 @@ class Outbox:
 
     def held(self) -> int:
         """How many actions wait."""
-        return sum(map(len, self._held.values()))
+        return self._count
+
+    def _handle_in_portions(self, events: Sequence[Any], now: int) -> Step[Any, Any]:
+        whole: Step[Any, Any] = Step(self._number)
+        portion: list[Any] = []
+        for event in events:
+            if type(event) is not StepsDurable:
+                portion.append(event)
+                continue
+            if portion:
+                self._append(whole, portion, now)
+                portion = []
+            whole.at_once += self._release(event.through, now)
+        if portion:
+            self._append(whole, portion, now)
+        return whole
+
+    def _append(self, whole: Step[Any, Any], portion: list[Any], now: int) -> None:
+        step = self.machine.handle(portion, now)
+        self._take(step, now)
+        whole.number = step.number
+        whole.writes += step.writes
+        whole.at_once += step.at_once
+
+    def _take(self, step: Step[Any, Any], now: int) -> None:
+        """Keep back what has to wait; what is left in the step may be performed."""
+        self._number = step.number
+        if self._volatile:
+            self._durable = step.number
+        fresh = step.at_once
+        for action in step.once_durable:
+            if action.after <= self._durable:
+                fresh.append(action)
+            else:
+                assert action.after <= step.number, "an action waits for a step that does not exist"
+                self._hold(action)
+        step.once_durable = []
+        step.at_once = self.machine.released(fresh, now) if fresh else fresh
 
     def _hold(self, action: Any) -> None:
-        after = action.after
-        held = self._held.get(after)
+        held = self._held.get(action.after)
         if held is None:
-            held = self._held[after] = []
-            if self._order and after < self._order[-1]:
-                self._order = deque(sorted((*self._order, after)))
-            else:
-                self._order.append(after)
+            held = self._held[action.after] = []
+            heappush(self._order, action.after)
         held.append(action)
+        self._count += 1
+        if self._count >= self._sweep_at:
+            self._sweep()
 
-    def _release(self, through: int, ready: list[Any]) -> None:
+    def _release(self, through: int, now: int) -> list[Any]:
         self._durable = max(self._durable, through)
+        ready: list[Any] = []
         while self._order and self._order[0] <= through:
-            ready += self._held.pop(self._order.popleft())
+            ready += self._held.pop(heappop(self._order))
+        self._count -= len(ready)
+        return self.machine.released(ready, now) if ready else ready
+
+    def _sweep(self) -> None:
+        """Drop what nobody wants any more; next time when twice as much is held, so that it costs O(1) per action."""
+        wanted = self.machine.wanted
+        for after, held in self._held.items():
+            self._held[after] = [action for action in held if wanted(action)]
+        self._count = sum(map(len, self._held.values()))
+        self._sweep_at = max(MIN_OUTBOX_SWEEP, 2 * self._count)

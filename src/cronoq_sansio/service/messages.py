@@ -39,7 +39,7 @@ class Call:
 
 
 class WorkerStream:
-    """One `Workers.Work` stream. `max_queued` bounds the messages that wait for the worker to read; 0 until registered."""
+    """One `Workers.Work` stream. `max_queued` bounds the messages that wait to be read; 0 until registered."""
 
     __slots__ = ("max_queued", "open", "session", "sink")
 

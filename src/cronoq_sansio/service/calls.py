@@ -1,0 +1,347 @@
+"""Unary calls, from the request to the reply: budgets, and what each request asks of engine, caches and store.
+
+Life of a call. It is let in (gate, deadline, budget) or refused at once. Then its request is looked at, and it is
+
+- answered in this step, held by the outbox until what the answer shows is durable;
+- attached to a live task whose end it waits for (`waits.py`); or
+- put aside until the store has answered (`Waiting.query`), and then looked at again from the start: the task may have
+  come to life, or ended, meanwhile.
+
+It is over when its reply is released, when it runs out of time, or when its caller goes away, whichever is first;
+budget, timer, wait and query are given back in that instant, and whatever the outbox still holds for it is dropped.
+
+Where a task is looked for: live in the engine; finished in the caches; else in the store, asked only once everything
+written so far is durable; else what key retention remembers; else NOT_FOUND. `Wait` answers wherever `Get` does.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.engine.actions import Answer, CancelOutcome, Submitted, TaskEnded
+from cronoq_sansio.engine.events import TaskCancelled, TaskSubmitted
+from cronoq_sansio.engine.task import Retained, Task
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_WAITS
+from cronoq_sansio.service.deadlines import CallDue, Cause, Deadlines
+from cronoq_sansio.service.gate import STOPPED, Gate
+from cronoq_sansio.service.lookups import NOT_ASKED, Lookups, StoreWord, live_info, unknown
+from cronoq_sansio.service.messages import (
+    Call,
+    CallEnded,
+    CallReceived,
+    Cancel,
+    CancelReply,
+    Get,
+    GetSnapshot,
+    Request,
+    StoreAnswered,
+    Submit,
+    SubmitReply,
+    TaskResult,
+    Wait,
+)
+from cronoq_sansio.service.results import Finished, Results
+from cronoq_sansio.service.turn import Turn
+from cronoq_sansio.service.waits import SubmitStored, Waiting, Waits
+from cronoq_sansio.settings import Settings
+from cronoq_sansio.spec import TaskStatus
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.engine import Engine
+
+SUCCEEDED = int(TaskStatus.SUCCEEDED)
+NOT_CURRENT = Rejection(Code.UNAVAILABLE, "the store showed an older state of the task; try again")
+
+
+class Calls:
+    """Every open unary call."""
+
+    def __init__(
+        self,
+        engine: "Engine",
+        settings: Settings,
+        turn: Turn,
+        gate: Gate,
+        deadlines: Deadlines,
+        results: Results,
+        drive: Callable[[], None],
+        snapshot: Callable[[Call], None],
+    ) -> None:
+        self._engine = engine
+        self._limits = settings.limits
+        self._turn = turn
+        self._gate = gate
+        self._deadlines = deadlines
+        self._results = results
+        self._drive = drive
+        self._waits = Waits()
+        self._lookups = Lookups()
+        self._submitted: list[tuple[Call, Answer]] = []
+        self._open = {"request": 0, "wait": 0}
+        self._full = {
+            "request": Rejection(
+                Code.UNAVAILABLE,
+                f"{self._limits.max_concurrent_requests} calls are open (limits.max_concurrent_requests); try again",
+            ),
+            "wait": Rejection(Code.UNAVAILABLE, f"{MAX_WAITS} calls are waiting; try again"),
+        }
+        self._budgets = {"request": self._limits.max_concurrent_requests, "wait": MAX_WAITS}
+        self._methods: dict[type, Callable[[Call, Request], None]] = {
+            Submit: self._submit,
+            Cancel: self._look,
+            Get: self._look,
+            Wait: self._look,
+            GetSnapshot: lambda call, _request: snapshot(call),
+        }
+
+    # --- events
+
+    def received(self, event: CallReceived) -> None:
+        """A call: let it in, or refuse it at once."""
+        call, request, turn = event.call, event.request, self._turn
+        refusal = self._gate.refusal(request)
+        deadline = event.deadline
+        if refusal is None and deadline is not None and deadline <= turn.now:
+            refusal = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline had passed when it arrived")
+        waits = type(request) is Wait or (type(request) is Submit and request.wait)
+        budget = "wait" if waits else "request"
+        if refusal is None and self._open[budget] >= self._budgets[budget]:
+            refusal = self._full[budget]
+        if refusal is not None:
+            turn.reject(call, refusal)
+            return
+        call.budget = budget
+        self._open[budget] += 1
+        self._deadlines.add(call, turn.now, deadline)
+        self._methods[type(request)](call, request)
+
+    def ended(self, event: CallEnded) -> None:
+        """The caller went away. What its request asked for goes on."""
+        if event.call.open:
+            self.close(event.call)
+
+    def due(self, due: CallDue) -> None:
+        """The call ran out of time."""
+        call = due.call
+        if not call.open:
+            return
+        waiting = call.wait
+        task_id = waiting.stored if type(waiting) is Waiting else 0
+        self._detach(call)
+        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id))
+
+    def store_answered(self, event: StoreAnswered) -> None:
+        """The store answered a query; the call that asked may be gone."""
+        call = self._lookups.take(event.query)
+        if call is None:
+            return
+        waiting = call.wait
+        assert type(waiting) is Waiting
+        waiting.query = 0
+        if isinstance(event.answer, Rejection):
+            self._turn.reject(call, event.answer)
+            return
+        self._find(call, waiting, event.answer)
+
+    def stop(self) -> None:
+        """The term is over: whoever still waits, for a task or for the store, is told so."""
+        after = self._engine.written
+        for call in self._waits.take_all() + self._lookups.take_all():
+            self._turn.reject(call, STOPPED, after)
+
+    # --- actions of the engine
+
+    def answered(self, answer: Answer) -> None:
+        """The engine answered a Submit or a Cancel."""
+        call = answer.request
+        assert type(call) is Call
+        if not call.open:
+            return
+        outcome = answer.outcome
+        if type(outcome) is Submitted:
+            if call.budget == "wait":
+                self._submitted.append((call, answer))
+            else:
+                reply = SubmitReply(outcome.task_id, outcome.duplicate, None)
+                self._turn.reply(call, reply, answer.after)
+        elif type(outcome) is CancelOutcome:
+            self._turn.reply(call, CancelReply(outcome.cancelled), answer.after)
+        else:
+            assert type(outcome) is Rejection
+            self._turn.reject(call, outcome, answer.after)
+
+    def task_ended(self, ended: TaskEnded) -> None:
+        """Answer everybody who waits for the task."""
+        waiters = self._waits.take(ended.task.id)
+        if waiters is None:
+            return
+        task = ended.task
+        result = TaskResult(task.id, task.status, ended.output, ended.content_type, task.message)
+        for call, waiting in waiters.items():
+            self._reply_result(call, waiting, result, ended.after)
+
+    def settle(self) -> None:
+        """Look at what waiting Submits got, once every end of the same engine step is known."""
+        while self._submitted:
+            submitted, self._submitted = self._submitted, []
+            for call, answer in submitted:
+                self._wait_for(call, answer)
+
+    # --- out of the outbox
+
+    def stored(self, marker: SubmitStored) -> None:
+        """What a waiting Submit made is durable: its id may be told."""
+        waiting = marker.call.wait
+        if marker.call.open and type(waiting) is Waiting:
+            waiting.stored = marker.task_id
+
+    def close(self, call: Call) -> None:
+        """The call is over: give back everything it has."""
+        call.open = False
+        self._detach(call)
+        self._deadlines.cancel(call)
+        if call.budget:
+            self._open[call.budget] -= 1
+            call.budget = ""
+
+    def asks(self, number: int) -> bool:
+        """True while somebody wants the answer to the query with that number."""
+        return number in self._lookups
+
+    # --- requests
+
+    def _submit(self, call: Call, request: Request) -> None:
+        assert type(request) is Submit
+        if request.wait:
+            call.wait = Waiting(request, 0, self._limit(request.wait_timeout))
+        self._turn.events.append(TaskSubmitted(call, request.spec))
+
+    def _look(self, call: Call, request: Request) -> None:
+        assert isinstance(request, Cancel | Get | Wait)
+        limit = self._limit(request.timeout) if type(request) is Wait else 0
+        call.wait = waiting = Waiting(request, request.task, limit)
+        if self._turn.events and not (type(request) is Cancel and type(self._engine.find(request.task)) is Task):
+            self._drive()  # a look shows everything that came before it
+        self._find(call, waiting, NOT_ASKED)
+
+    def _limit(self, timeout: int | None) -> int:
+        longest = self._limits.max_wait
+        return self._turn.now + (longest if timeout is None else min(timeout, longest))
+
+    def _wait_for(self, call: Call, answer: Answer) -> None:
+        """A waiting Submit was admitted, or is a duplicate."""
+        waiting, outcome = call.wait, answer.outcome
+        assert type(waiting) is Waiting and type(outcome) is Submitted
+        waiting.ref = outcome.task_id
+        waiting.duplicate = outcome.duplicate
+        waiting.after = answer.after
+        self._turn.once_durable.append(SubmitStored(call, outcome.task_id, answer.after))
+        self._find(call, waiting, NOT_ASKED)
+
+    def _find(self, call: Call, waiting: Waiting, stored: StoreWord) -> None:
+        """Answer from wherever the task is; `stored` is what the store says, if it was asked."""
+        ref = waiting.ref
+        found = self._engine.find(ref)
+        if type(found) is Task:
+            self._found_live(call, waiting, found)
+            return
+        assert found is None or type(found) is Retained
+        known = self._results.find(ref, found)
+        if type(waiting.request) is Cancel:
+            self._found_ended(call, waiting, known, stored)
+        elif type(waiting.request) is Get:
+            self._get_finished(call, waiting, known, stored)
+        else:
+            self._wait_finished(call, waiting, known, stored)
+
+    def _found_live(self, call: Call, waiting: Waiting, task: Task) -> None:
+        kind = type(waiting.request)
+        if kind is Get:
+            self._turn.reply(call, live_info(task), task.stored)
+        elif kind is Cancel:
+            self._turn.events.append(TaskCancelled(call, task.id))
+        elif waiting.limit <= self._turn.now:  # not even a moment to wait: tell that it has not ended
+            task_id = task.id if kind is Submit else 0
+            rejection = self._deadlines.rejection(Cause.WAIT, task_id)
+            self._turn.reject(call, rejection, max(task.stored, waiting.after))
+        else:
+            self._waits.attach(call, waiting, task.id)
+            self._deadlines.attached(call, waiting.limit)
+
+    def _found_ended(self, call: Call, waiting: Waiting, known: Finished | None, stored: StoreWord) -> None:
+        """Cancel of a task that is not live: False when it has ended, and an error when there never was one."""
+        if known is not None:
+            self._turn.reply(call, CancelReply(False), known.after)
+        elif stored is NOT_ASKED:
+            self._ask(call, waiting)
+        elif stored is None:
+            self._turn.reject(call, unknown(waiting.ref))
+        elif stored.info.status >= SUCCEEDED:
+            self._turn.reply(call, CancelReply(False), 0)
+        else:
+            self._turn.reject(call, NOT_CURRENT)
+
+    def _get_finished(self, call: Call, waiting: Waiting, known: Finished | None, stored: StoreWord) -> None:
+        if known is not None and known.answers_get:
+            self._turn.reply(call, known.info, known.after)
+        elif stored is NOT_ASKED:
+            self._ask(call, waiting)
+        elif stored is not None:
+            self._turn.reply(call, stored.info, 0)
+        elif known is not None:
+            self._turn.reply(call, known.info, known.after)
+        else:
+            self._turn.reject(call, unknown(waiting.ref))
+
+    def _wait_finished(self, call: Call, waiting: Waiting, known: Finished | None, stored: StoreWord) -> None:
+        if known is not None and known.answers_wait:
+            self._reply_result(call, waiting, known.result(), known.after)
+        elif stored is NOT_ASKED:
+            self._ask(call, waiting)
+        elif stored is not None and stored.info.status >= SUCCEEDED:
+            info = stored.info
+            result = TaskResult(info.task_id, info.status, stored.output, stored.content_type, info.message)
+            self._reply_result(call, waiting, result, 0)
+        elif stored is not None:
+            self._turn.reject(call, NOT_CURRENT)
+        elif known is not None:
+            self._reply_result(call, waiting, known.result(), known.after)
+        else:
+            self._turn.reject(call, unknown(waiting.ref))
+
+    def _reply_result(self, call: Call, waiting: Waiting, result: TaskResult, after: int) -> None:
+        if type(waiting.request) is Submit:
+            reply = SubmitReply(result.task_id, waiting.duplicate, result)
+            self._turn.reply(call, reply, max(after, waiting.after))
+        else:
+            self._turn.reply(call, result, after)
+
+    def _ask(self, call: Call, waiting: Waiting) -> None:
+        with_output = type(waiting.request) in (Wait, Submit)
+        self._turn.once_durable.append(self._lookups.ask(call, waiting, with_output, self._engine.written))
+
+    def _detach(self, call: Call) -> None:
+        waiting = call.wait
+        if type(waiting) is Waiting:
+            self._waits.withdraw(call, waiting)
+            self._lookups.drop(waiting)
+
+    # --- looking
+
+    def statistics(self) -> dict[str, int]:
+        """Sizes of everything that grows."""
+        return {
+            "open_requests": self._open["request"],
+            "open_waits": self._open["wait"],
+            "waiting_for_tasks": len(self._waits),
+            "waiting_for_store": len(self._lookups),
+        }
+
+    def check_invariants(self) -> None:
+        """Waits and queries belong to open calls that name them."""
+        self._waits.check_invariants()
+        self._lookups.check_invariants()
+        assert not self._submitted
+        for budget, count in self._open.items():
+            assert 0 <= count <= self._budgets[budget]
+        assert len(self._waits) <= self._open["wait"]

@@ -1,0 +1,214 @@
+"""What is kept in memory of finished tasks: their information by count, their outputs by count and bytes.
+
+Both are filled when a task ends, which is before its end is durable. So each entry carries the step that it shows
+(`after`), and whoever shows it waits for that step: a cache never tells what a crash could take back.
+
+The oldest entry goes first; entries are never touched by a look-up, so age is age since the end. An output larger
+than the whole budget is not kept. Empty outputs are kept like any other: a task that returned nothing has an output.
+"""
+
+from collections import deque
+from dataclasses import replace
+
+from cronoq_sansio.engine.actions import TaskEnded
+from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.service.messages import TaskInfo, TaskResult
+from cronoq_sansio.settings import OutputSettings
+from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.values import value
+
+SUCCEEDED = int(TaskStatus.SUCCEEDED)
+
+
+@value
+class InfoEntry:
+    """What `Get` shows of a finished task. Its `output_available` is not meant: the caches and the store tell that."""
+
+    info: TaskInfo
+    after: int
+
+
+@value
+class OutputEntry:
+    """What a finished task returned."""
+
+    output: bytes
+    content_type: str
+    after: int
+
+
+class InfoCache:
+    """The newest `capacity` finished tasks, by id and by key; 0 = off."""
+
+    __slots__ = ("_capacity", "_entries", "_keys", "_order")
+
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
+        self._entries: dict[int, InfoEntry] = {}
+        self._order: deque[int] = deque()  # next(iter(dict)) is not O(1) on a dict that loses its first entries
+        self._keys: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, ended: TaskEnded) -> None:
+        """Remember a task that has just ended."""
+        if not self._capacity:
+            return
+        task = ended.task
+        spec = task.spec
+        if len(self._order) >= self._capacity:
+            self._drop_oldest()
+        self._order.append(task.id)
+        self._entries[task.id] = InfoEntry(
+            TaskInfo(
+                task.id,
+                task.status,
+                spec.pool,
+                spec.key,
+                spec.kind,
+                task.attempt,
+                task.max_attempts,
+                task.created,
+                task.last_started or None,
+                task.finished,
+                task.message,
+                False,
+                spec.priority,
+            ),
+            ended.after,
+        )
+        if spec.key:
+            self._keys[spec.key] = task.id
+
+    def get(self, ref: int | str) -> InfoEntry | None:
+        """By id, or by key the newest."""
+        task_id = self._keys.get(ref) if isinstance(ref, str) else ref
+        return None if task_id is None else self._entries.get(task_id)
+
+    def check_invariants(self) -> None:
+        """Never above the capacity; keys name entries."""
+        assert len(self._order) == len(self._entries) <= self._capacity
+        for key, task_id in self._keys.items():
+            assert self._entries[task_id].info.key == key
+
+    def _drop_oldest(self) -> None:
+        task_id = self._order.popleft()
+        key = self._entries.pop(task_id).info.key
+        if key and self._keys.get(key) == task_id:
+            del self._keys[key]
+
+
+class OutputCache:
+    """Outputs of the newest succeeded tasks, at most `entries` of them with at most `budget` bytes in all."""
+
+    __slots__ = ("_budget", "_capacity", "_entries", "_order", "size")
+
+    def __init__(self, capacity: int, budget: int) -> None:
+        self._capacity = capacity
+        self._budget = budget
+        self._entries: dict[int, OutputEntry] = {}
+        self._order: deque[int] = deque()
+        self.size = 0
+        """Bytes of all outputs that are kept."""
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, task_id: int, output: bytes, content_type: str, after: int) -> None:
+        """Remember an output, or do nothing when it does not fit at all."""
+        if not self._capacity or len(output) > self._budget:
+            return
+        self._order.append(task_id)
+        self._entries[task_id] = OutputEntry(output, content_type, after)
+        self.size += len(output)
+        while len(self._order) > self._capacity or self.size > self._budget:
+            self.size -= len(self._entries.pop(self._order.popleft()).output)
+
+    def get(self, task_id: int) -> OutputEntry | None:
+        """The output of a task, while it is kept."""
+        return self._entries.get(task_id)
+
+    def check_invariants(self) -> None:
+        """Never above count or bytes."""
+        assert len(self._order) == len(self._entries) <= self._capacity
+        assert self.size == sum(len(entry.output) for entry in self._entries.values()) <= self._budget
+
+
+@value
+class Finished:
+    """What memory knows of a finished task, put together."""
+
+    info: TaskInfo
+    entry: OutputEntry | None
+    after: int
+    detailed: bool
+    """False: only what key retention remembers (id, pool, key and status)."""
+
+    @property
+    def answers_get(self) -> bool:
+        """True when the store could add nothing to `Get`."""
+        return self.detailed and (self.info.status != SUCCEEDED or self.entry is not None)
+
+    @property
+    def answers_wait(self) -> bool:
+        """True when the store could add nothing to `Wait`: a success needs its output, another end its message."""
+        return self.entry is not None if self.info.status == SUCCEEDED else self.detailed
+
+    def result(self) -> TaskResult:
+        """The answer to `Wait`; without the output when that is gone."""
+        info, entry = self.info, self.entry
+        if entry is None:
+            return TaskResult(info.task_id, info.status, None, "", info.message)
+        return TaskResult(info.task_id, info.status, entry.output, entry.content_type, info.message)
+
+
+class Results:
+    """Both caches."""
+
+    __slots__ = ("infos", "outputs")
+
+    def __init__(self, settings: OutputSettings) -> None:
+        self.infos = InfoCache(settings.info_entries)
+        self.outputs = OutputCache(settings.cache_entries, settings.cache_bytes)
+
+    def add(self, ended: TaskEnded) -> None:
+        """Remember a task that has just ended."""
+        self.infos.add(ended)
+        if ended.output is not None:
+            self.outputs.add(ended.task.id, ended.output, ended.content_type, ended.after)
+
+    def find(self, ref: int | str, retained: Retained | None) -> Finished | None:
+        """What is known of a task that is not live; `retained` is what the engine remembers of it."""
+        cached = self.infos.get(ref if retained is None else retained.task_id)
+        if cached is not None:
+            entry = self.outputs.get(cached.info.task_id)
+            info = replace(cached.info, output_available=True) if entry is not None else cached.info
+            return Finished(info, entry, cached.after, True)
+        if retained is None:
+            return None
+        entry = self.outputs.get(retained.task_id)
+        return Finished(_minimal(retained, entry is not None), entry, retained.stored, False)
+
+    def check_invariants(self) -> None:
+        """Bounds and indexes of both."""
+        self.infos.check_invariants()
+        self.outputs.check_invariants()
+
+
+def _minimal(retained: Retained, output_available: bool) -> TaskInfo:
+    return TaskInfo(
+        retained.task_id,
+        retained.status,
+        retained.pool,
+        retained.key,
+        "",
+        0,
+        0,
+        None,
+        None,
+        None,
+        "",
+        output_available,
+        -1,
+    )

@@ -1,0 +1,234 @@
+"""The service: the protocol of `cronoq.v1` without bytes. It composes and routes, and decides nothing itself.
+
+Contract. `handle` applies the events of one read in order; the step that comes out has one transaction (`writes`),
+what may be said at once, and what must wait until the step named by its `after` is durable. An `Outbox` around the
+service holds that back and calls `released` for everything that is performed. `now` never goes back.
+`handle([TimerFired()], now)` is due at `next_timeout()`.
+
+It owns the engine and is the only one to drive it, once per `handle`, and more often only where somebody must see the
+state in between. Calls, waits, deadlines, worker registrations and the stop are state in here, with entries in one
+timer heap: no task, channel or cancel scope exists per call.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cronoq_sansio.engine.actions import Answer, Dispatch, Step, TaskEnded
+from cronoq_sansio.engine.engine import Engine
+from cronoq_sansio.engine.events import (
+    CommitsResumed,
+    CommitsStalled,
+    LeasesReleased,
+    Stalled,
+    TimerFired,
+    WallClockMoved,
+)
+from cronoq_sansio.engine.timers import TimerHeap
+from cronoq_sansio.service.calls import Calls
+from cronoq_sansio.service.deadlines import CallDue, Deadlines
+from cronoq_sansio.service.gate import Gate
+from cronoq_sansio.service.messages import (
+    Call,
+    CallEnded,
+    CallReceived,
+    CloseWorker,
+    ReadStore,
+    Reject,
+    Reply,
+    SendLease,
+    SendToWorker,
+    ServiceAction,
+    ServiceEvent,
+    SnapshotReply,
+    StopFinished,
+    StopRequested,
+    StoreAnswered,
+    StorePressure,
+    WorkerConnected,
+    WorkerGone,
+    WorkerSent,
+)
+from cronoq_sansio.service.results import Results
+from cronoq_sansio.service.stopping import GraceOver, Stopping
+from cronoq_sansio.service.turn import HeldAction, Turn
+from cronoq_sansio.service.waits import SubmitStored
+from cronoq_sansio.service.worker_session import Session
+from cronoq_sansio.service.workers import Workers
+from cronoq_sansio.settings import Settings
+
+#: Two rounds are enough to come to rest; more would mean that engine and service disagree for ever.
+MAX_ROUNDS = 8
+
+
+class Service:
+    """All calls and worker streams of one term, over the engine of that term."""
+
+    def __init__(self, engine: Engine, settings: Settings, now: int) -> None:
+        self.engine = engine
+        self._turn = turn = Turn(now)
+        self._timers: TimerHeap[object] = TimerHeap()
+        self._gate = gate = Gate(turn)
+        self._results = Results(settings.outputs)
+        self._deadlines = Deadlines(self._timers, settings.limits)
+        self._calls = calls = Calls(
+            engine, settings, turn, gate, self._deadlines, self._results, self._drive, self._snapshot
+        )
+        self._workers = workers = Workers(engine, settings, turn, gate, self._timers, self._drive)
+        self._stopping = Stopping(engine, turn, gate, self._timers, workers, calls, self._drive)
+        self._events: dict[type, Callable[[Any], None]] = {
+            CallReceived: calls.received,
+            CallEnded: calls.ended,
+            WorkerConnected: workers.connected,
+            WorkerSent: workers.sent,
+            WorkerGone: workers.gone,
+            StoreAnswered: calls.store_answered,
+            StorePressure: lambda event: gate.set_pressure(event.reason),
+            StopRequested: self._stopping.requested,
+            TimerFired: self._timer_fired,
+            WallClockMoved: self._for_engine,
+            Stalled: self._for_engine,
+            CommitsStalled: self._for_engine,
+            CommitsResumed: self._for_engine,
+        }
+        self._due: dict[type, Callable[[Any], None]] = {
+            CallDue: calls.due,
+            Session: workers.late,
+            GraceOver: lambda _due: None,  # `Stopping.advance` looks at the time in every step
+        }
+        self._released: dict[type, Callable[[Any], bool]] = {
+            Reply: self._answer,
+            Reject: self._answer,
+            SendLease: workers.send,
+            SendToWorker: lambda action: bool(action.stream.open),
+            CloseWorker: self._close_stream,
+            ReadStore: lambda action: calls.asks(action.query.number),
+            SubmitStored: self._submit_stored,
+            StopFinished: lambda _action: True,
+        }
+
+    # --- the machine
+
+    def handle(self, events: Sequence[ServiceEvent], now: int) -> Step[ServiceAction, HeldAction]:
+        """Apply the events of one read, in order: one step."""
+        turn = self._turn
+        turn.begin(now)
+        self._deadlines.arm()
+        routes = self._events
+        for event in events:
+            routes[type(event)](event)
+        self._drive()
+        self._stopping.advance()
+        return turn.step(self.engine.number)
+
+    def released(self, actions: Sequence[HeldAction], now: int) -> list[ServiceAction]:
+        """These are performed now, in this order. Returns those that still make sense.
+
+        A call is over with its first reply. Leases that are sent are held by their worker from now on.
+        """
+        checks = self._released
+        performed: list[Any] = [action for action in actions if checks[type(action)](action)]
+        leases = tuple([action.lease.id for action in performed if type(action) is SendLease])
+        if leases:
+            step = self.engine.handle((LeasesReleased(leases),), now)
+            assert not (step.writes or step.at_once or step.once_durable), "a release has no consequences"
+        return performed
+
+    def wanted(self, action: HeldAction) -> bool:
+        """False when a held action is for a call or a stream that is over, so that it need not be held."""
+        if isinstance(action, Reply | Reject | SubmitStored):
+            return action.call.open
+        if isinstance(action, SendLease):
+            return self._workers.expects(action)
+        if isinstance(action, ReadStore):
+            return self._calls.asks(action.query.number)
+        return not isinstance(action, SendToWorker) or action.stream.open
+
+    def next_timeout(self) -> int | None:
+        """When `handle([TimerFired()], …)` is due."""
+        self._deadlines.arm()
+        own, engines = self._timers.next(), self.engine.next_timeout()
+        if own is None or (engines is not None and engines < own):
+            return engines
+        return own
+
+    def statistics(self) -> dict[str, int]:
+        """Sizes of everything that grows, for tests and operators."""
+        return {
+            **self.engine.statistics(),
+            **self._calls.statistics(),
+            **self._workers.statistics(),
+            "service_timers": len(self._timers),
+            "cached_infos": len(self._results.infos),
+            "cached_outputs": len(self._results.outputs),
+            "cached_output_bytes": self._results.outputs.size,
+        }
+
+    def check_invariants(self) -> None:
+        """Assert what must hold between steps, in the service, in the engine and between them."""
+        self.engine.check_invariants(None)
+        self._gate.check_invariants()
+        self._calls.check_invariants()
+        self._workers.check_invariants()
+        self._results.check_invariants()
+
+    # --- inside
+
+    def _drive(self) -> None:
+        """Give the engine what has piled up and route what it answers, until nothing is left."""
+        turn, calls, workers = self._turn, self._calls, self._workers
+        rounds = 0
+        while turn.events:
+            rounds += 1
+            assert rounds <= MAX_ROUNDS, "engine and service do not come to rest"
+            events, turn.events = turn.events, []
+            step = self.engine.handle(events, turn.now)
+            turn.writes += step.writes
+            for abort in step.at_once:
+                workers.aborted(abort)
+            for action in step.once_durable:
+                kind = type(action)
+                if kind is Answer:
+                    calls.answered(action)  # type: ignore[arg-type]
+                elif kind is Dispatch:
+                    workers.dispatched(action)  # type: ignore[arg-type]
+                else:
+                    assert type(action) is TaskEnded
+                    self._results.add(action)
+                    calls.task_ended(action)
+            workers.place()
+            calls.settle()
+
+    def _for_engine(self, event: WallClockMoved | Stalled | CommitsStalled | CommitsResumed) -> None:
+        self._turn.events.append(event)
+
+    def _timer_fired(self, event: TimerFired) -> None:
+        turn = self._turn
+        self._deadlines.arm()
+        while (due := self._timers.pop_due(turn.now)) is not None:
+            self._due[type(due)](due)
+        engines = self.engine.next_timeout()
+        if engines is not None and engines <= turn.now:
+            turn.events.append(event)
+
+    def _snapshot(self, call: Call) -> None:
+        """Figures wait for no commit: they name no task, and an operator wants them most while the store hangs."""
+        turn = self._turn
+        self._drive()
+        by_pool = self._workers.by_pool()
+        reply = SnapshotReply(self.engine.snapshot(turn.now), sum(by_pool.values()), by_pool)
+        turn.reply(call, reply, 0)
+
+    def _answer(self, action: Reply | Reject) -> bool:
+        if not action.call.open:
+            return False
+        self._calls.close(action.call)
+        return True
+
+    def _submit_stored(self, action: SubmitStored) -> bool:
+        self._calls.stored(action)
+        return False
+
+    def _close_stream(self, action: CloseWorker) -> bool:
+        stream = action.stream
+        was_open, stream.open = stream.open, False
+        return was_open

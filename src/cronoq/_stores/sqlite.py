@@ -113,6 +113,7 @@ class SqliteStore:
         if self._controlling is not None:
             with anyio.CancelScope(shield=True):
                 await to_thread.run_sync(self._close, limiter=self._controlling)
+            self._controlling = None
 
     def _opened(self) -> tuple[Writer, Readers]:
         if self._writer is None or self._readers is None:
@@ -141,7 +142,8 @@ class SqliteStore:
                 connection.close()
             if version < migrations()[-1][0]:
                 self._lock.acquire()  # nobody else may be at work on the tables
-                self._file.restrict()
+                if version == 0:
+                    self._file.restrict()
             writing = open_writer(self._file)
             try:
                 if self._lock.held:

@@ -6,6 +6,7 @@ Every refusal is one sentence that names the file, the cause and the remedy.
 import errno
 import os
 import stat
+from collections.abc import Callable
 
 from cronoq._stores.base import StoreUnusable
 
@@ -26,11 +27,17 @@ class DatabaseFile:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.given = os.fspath(path)
-        self.path = os.path.realpath(self.given)
+        self.path = ""
+        """Set by `prepare`."""
         self._identity: tuple[int, int] | None = None
 
-    def prepare(self) -> bool:
-        """Check the place and create the file when it is missing. True: the file is empty. Raises `StoreUnusable`."""
+    def prepare(self) -> None:
+        """Resolve the name, check the place and create the file when it is missing. Raises `StoreUnusable`."""
+        _locking(self)
+        try:
+            self.path = os.path.realpath(self.given)
+        except ValueError:
+            raise StoreUnusable(f"{self.given!r} contains a NUL character; set another store.path") from None
         folder = os.path.dirname(self.path)
         if not os.path.isdir(folder):
             raise StoreUnusable(
@@ -46,7 +53,7 @@ class DatabaseFile:
             self._create(folder)
             found = os.stat(self.path)
             if stat.S_ISREG(found.st_mode):
-                os.close(os.open(self.path, os.O_RDWR | os.O_CLOEXEC))
+                os.close(os.open(self.path, os.O_RDWR))
         except IsADirectoryError:
             raise StoreUnusable(f"{self.given} is a directory; store.path must name a file") from None
         except OSError as error:
@@ -67,18 +74,17 @@ class DatabaseFile:
                 "file; make it writable, or set another store.path"
             )
         self._identity = (found.st_dev, found.st_ino)
-        return found.st_size == 0
 
     def _create(self, folder: str) -> None:
         """Create the file if it is missing, readable for its owner alone, and make its name survive a power loss."""
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
         try:
             os.close(os.open(self.path, flags, FILE_MODE))
         except FileExistsError:
             if os.path.isdir(self.path):
                 raise IsADirectoryError(errno.EISDIR, "is a directory") from None
             return
-        descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
@@ -105,7 +111,6 @@ class LeaderLock:
 
     def __init__(self, file: DatabaseFile) -> None:
         self._file = file
-        self.path = file.path + ".leader"
         self._descriptor = -1
 
     @property
@@ -117,22 +122,14 @@ class LeaderLock:
         """Take the lock, or raise `StoreUnusable` naming the process that has it. No-op while held."""
         if self.held:
             return
+        flock, how = _locking(self._file)
+        path = self._file.path + ".leader"
         try:
-            import fcntl
-        except ImportError:
-            raise StoreUnusable(
-                f"{self._file.given}: this platform has no file locks (flock); use the memory store"
-            ) from None
-        try:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
-            raise StoreUnusable(
-                f"{self.path} cannot be opened ({_reason(error)}); make it writable for this user"
-            ) from None
+            raise StoreUnusable(f"{path} cannot be opened ({_reason(error)}); make it writable for this user") from None
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            flock(descriptor, how)
         except OSError as error:
             holder = os.pread(descriptor, 32, 0).strip().decode("ascii", "replace")
             os.close(descriptor)
@@ -142,16 +139,35 @@ class LeaderLock:
                     f"{self._file.given} is in use by {who}; stop that one first, or set another store.path"
                 ) from None
             raise StoreUnusable(
-                f"{self.path} cannot be locked ({_reason(error)}); set a store.path on a local disk"
+                f"{path} cannot be locked ({_reason(error)}); set a store.path on a local disk"
             ) from None
         self._descriptor = descriptor
+        self._say(b"%d\n" % os.getpid())
 
     def release(self) -> None:
         """Free the lock. Idempotent."""
         if self.held:
-            os.ftruncate(self._descriptor, 0)
+            self._say(b"")
             os.close(self._descriptor)
             self._descriptor = -1
+
+    def _say(self, owner: bytes) -> None:
+        try:
+            os.ftruncate(self._descriptor, 0)
+            os.pwrite(self._descriptor, owner, 0)
+        except OSError:
+            pass  # a full disk: the lock holds all the same, only its owner has no name
+
+
+def _locking(file: DatabaseFile) -> tuple[Callable[[int, int], None], int]:
+    """`flock` and its flags; imported late, because the embedded scheduler is imported on Windows too."""
+    try:
+        import fcntl
+    except ImportError:
+        raise StoreUnusable(
+            f"{file.given}: this platform has no file locks (flock), which the SQLite store needs; use the memory store"
+        ) from None
+    return fcntl.flock, fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 def network_type(folder: str, mounts: str) -> str:

@@ -85,20 +85,31 @@ def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[l
     except sqlite3.OperationalError as error:
         if "decode" not in str(error):
             raise
-        # One damaged text spoils a whole portion: read it again with a decoder that lets bytes stand.
-        connection.text_factory = _lenient
-        try:
-            rows = connection.execute(statement("load_live"), (after, count)).fetchall()
-        finally:
-            connection.text_factory = str
+        # One damaged text spoils a whole portion: read it again and let its bytes stand.
+        rows = _rows(connection, _text_or_bytes, "load_live", (after, count))
     return [_live(row) for row in rows], rows[-1][0] if rows else after
 
 
-def _lenient(text: bytes) -> str | bytes:
+def _rows(
+    connection: sqlite3.Connection, decode: Callable[[bytes], Any], name: str, values: tuple[Any, ...]
+) -> list[Any]:
+    """All rows of a statement, its texts decoded by `decode` and not by sqlite3, which raises when they are damaged."""
+    connection.text_factory = decode
+    try:
+        return connection.execute(statement(name), values).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def _text_or_bytes(text: bytes) -> str | bytes:
     try:
         return text.decode()
     except UnicodeDecodeError:
         return text
+
+
+def _text(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
 
 
 def _live(row: tuple[Any, ...]) -> LoadedRecord:
@@ -127,12 +138,7 @@ def finished_start(connection: sqlite3.Connection, since: int, count: int) -> En
 
 def read_finished(connection: sqlite3.Connection, after: End, count: int) -> tuple[list[LoadedRecord], End]:
     """Up to `count` finished tasks after (end, id), by end, and the last of these pairs. Damaged ones are left out."""
-    previous = connection.text_factory
-    connection.text_factory = _lenient
-    try:
-        rows = connection.execute(statement("load_finished"), (*after, count)).fetchall()
-    finally:
-        connection.text_factory = previous
+    rows = _rows(connection, _text_or_bytes, "load_finished", (*after, count))
     records: list[LoadedRecord] = [
         FinishedLoaded(task_id, intern(pool), key, status, finished)
         for task_id, pool, key, status, finished in rows
@@ -193,7 +199,5 @@ def find(connection: sqlite3.Connection, query: FindTask) -> StoredTask | None:
     )
     if not (available and query.with_output):
         return StoredTask(info, None, "")
-    output = connection.execute(statement("small_output" if small else "large_output"), (task_id,)).fetchone()
-    if output is None:
-        return StoredTask(info, None, "")
-    return StoredTask(info, output[0], output[1])
+    outputs = _rows(connection, _text, "small_output" if small else "large_output", (task_id,))
+    return StoredTask(info, *outputs[0]) if outputs else StoredTask(info, None, "")

@@ -6,7 +6,6 @@ written. An error rolls back whole; when COMMIT itself fails, the outcome may be
 again is the answer to that. A connection that SQLite cannot roll back is closed and opened again for the next batch.
 """
 
-import logging
 import os
 import secrets
 import socket
@@ -17,6 +16,7 @@ from concurrent.futures import Future
 from queue import SimpleQueue
 from typing import TypeVar
 
+from cronoq._observe.logs import get_logger
 from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError
 from cronoq._stores.sqlite_files import DatabaseFile
 from cronoq._stores.sqlite_rows import BatchRows
@@ -38,7 +38,7 @@ BROKEN = frozenset(
 )
 """After these the connection's own picture of the file may be wrong: it is opened anew."""
 
-log = logging.getLogger("cronoq.store")
+log = get_logger("store")
 
 
 class Writer:
@@ -111,7 +111,7 @@ class Writer:
         try:
             done(failure)
         except Exception:
-            log.exception("the owner of the store did not take the news of a commit")
+            log.error("the owner of the store did not take the news of a commit", exc_info=True)
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], *, fenced: bool = True) -> T:
         """Run `work` in a transaction of its own. Raises `StoreError`; the transaction is then undone or unknown."""
@@ -197,7 +197,7 @@ class Writer:
                 if self._connection is not None:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except (StoreError, sqlite3.Error) as error:
-            log.warning("the store was closed without its last checkpoint, nothing is lost: %s", error)
+            log.warning("the store was closed without its last checkpoint, nothing is lost", error=str(error))
         finally:
             self._epoch, self._holder = 0, ""
             connection, self._connection = self._connection, None
@@ -209,4 +209,4 @@ def _close_quietly(connection: sqlite3.Connection) -> None:
     try:
         connection.close()
     except sqlite3.Error as error:
-        log.warning("a connection to the database did not close cleanly: %s", error)
+        log.warning("a connection to the database did not close cleanly", error=str(error))

@@ -1,0 +1,169 @@
+"""The memory and the SQLite store in lockstep under random batches, compared with each other and with a plain model."""
+
+import tempfile
+from pathlib import Path
+
+from anyio.from_thread import start_blocking_portal
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from cronoq_sansio.engine.records import FinishedLoaded, OutputStored, TaskInserted
+from cronoq_sansio.spec import RetryOverride, TaskSpec, TaskStatus
+from tests.stores.support import UNIX, WALL, Harness, as_loaded, attempt, batch, changed, ended, find, finished, live, loaded
+
+LIVE = [TaskStatus.BLOCKED, TaskStatus.SCHEDULED, TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.RETRYING]
+ENDS = [status for status in TaskStatus if status.terminal]
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+KEYS = ["", "a", "b", "c", "d"]
+OUTPUTS = st.one_of(st.binary(max_size=20), st.just(b"x" * 1_024), st.just(b"y" * 3_000))
+
+retries = st.builds(
+    RetryOverride,
+    st.none() | st.integers(1, 100),
+    st.none() | st.integers(0, 1 << 62),
+    st.none() | st.floats(1, 1_000),
+    st.none() | st.integers(0, 1 << 62),
+    st.none() | st.booleans(),
+)
+tags = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda found: tuple(sorted(found.items())))
+
+
+class Agreement(RuleBasedStateMachine):
+    """`self.specs`, `self.states`, `self.ends`, `self.outputs` are what must be in the stores."""
+
+    def __init__(self):
+        super().__init__()
+        self.folder = tempfile.TemporaryDirectory(prefix="stores-")
+        self.portal_manager = start_blocking_portal("trio")
+        self.portal = self.portal_manager.__enter__()
+        self.harnesses = [Harness(kind, "trio", Path(self.folder.name)) for kind in ("memory", "sqlite")]
+        self.stores = []
+        self.specs, self.states, self.ends, self.outputs = {}, {}, {}, {}
+        self.highest = 0
+        self.clock = WALL
+        self.pending = batch()
+
+    def call(self, function, *arguments):
+        return self.portal.call(function, *arguments)
+
+    @initialize()
+    def first_term(self):
+        self.begin_term()
+
+    @rule()
+    def next_term(self):
+        self.commit_pending()
+        self.begin_term()
+
+    def begin_term(self):
+        """Every store has a fresh term; ids are chosen above the first ones of both, so that they agree."""
+        for store in self.stores:
+            self.call(store.close)
+        self.stores = [harness.make() for harness in self.harnesses]
+        for store in self.stores:
+            self.call(store.open)
+            claim = self.call(store.claim, UNIX)
+            assert claim.first_task_id > max([*self.specs, *self.ends], default=0)
+            self.highest = max(self.highest, claim.first_task_id)
+
+    @rule(key=st.sampled_from(KEYS), payload=st.binary(max_size=40), kind=TEXT, priority=st.integers(0, 3), data=st.data())
+    def submit(self, key, payload, kind, priority, data):
+        if key and any(task.spec.key == key for task in self.specs.values()):
+            key = ""
+        self.highest += 1
+        timeout = data.draw(st.none() | st.integers(1, 1 << 61))
+        retry = data.draw(st.none() | retries)
+        made = TaskSpec(payload, kind[:5], kind, "p", priority, key, timeout, retry, data.draw(tags), len(payload))
+        task = TaskInserted(self.highest, made, data.draw(st.integers(1, 1_000)), self.clock)
+        self.specs[self.highest] = task
+        self.add(task)
+
+    @precondition(lambda self: self.specs)
+    @rule(data=st.data(), status=st.sampled_from(LIVE), attempts=st.integers(0, 9), message=TEXT)
+    def change(self, data, status, attempts, message):
+        task_id = data.draw(st.sampled_from(sorted(self.specs)))
+        state = changed(task_id, status, attempts, message)
+        self.states[task_id] = state
+        self.add(state)
+
+    @precondition(lambda self: self.specs)
+    @rule(data=st.data(), status=st.sampled_from(ENDS), message=TEXT)
+    def finish(self, data, status, message):
+        task_id = data.draw(st.sampled_from(sorted(self.specs)))
+        self.clock += data.draw(st.integers(0, 2))
+        state = finished(task_id, status, self.clock, message)
+        spec = self.specs.pop(task_id).spec
+        self.states.pop(task_id, None)
+        self.ends[task_id] = FinishedLoaded(task_id, spec.pool, spec.key, status, self.clock)
+        records = [state]
+        if status == TaskStatus.SUCCEEDED:
+            self.outputs[task_id] = data.draw(OUTPUTS)
+            records.append(OutputStored(task_id, self.outputs[task_id], "t"))
+        self.add(*records)
+
+    def add(self, *records):
+        self.pending.add(self.pending.steps + 1, records)
+
+    @rule(again=st.booleans())
+    def commit(self, again):
+        self.commit_pending(2 if again else 1)
+
+    def commit_pending(self, times=1):
+        made, self.pending = self.pending, batch()
+        for store in self.stores:
+            for _ in range(times):
+                assert self.call(attempt, store, made) is None
+
+    @rule(data=st.data())
+    def prune(self, data):
+        self.commit_pending()
+        before = data.draw(st.integers(WALL, self.clock + 1))
+        gone = [task_id for task_id, end in self.ends.items() if end.finished < before]
+        for store in self.stores:
+            assert self.call(store.prune, before) == len(gone)
+        for task_id in gone:
+            del self.ends[task_id]
+            self.outputs.pop(task_id, None)
+
+    @rule(data=st.data())
+    def compare(self, data):
+        self.commit_pending()
+        since = data.draw(st.integers(WALL, self.clock + 1))
+        tasks = [as_loaded(task, self.states.get(task_id)) for task_id, task in sorted(self.specs.items())]
+        ends = sorted(
+            (end for end in self.ends.values() if end.finished >= since), key=lambda end: (end.finished, end.task_id)
+        )
+        for store in self.stores:
+            records = self.call(loaded, store, since)
+            assert live(records) == tasks
+            assert ended(records) == ends
+
+    @rule()
+    def look_up(self):
+        self.commit_pending()
+        memory, sqlite = self.stores
+        for task_id, task in self.specs.items():
+            answer = self.call(find, memory, task_id)
+            assert answer == self.call(find, sqlite, task_id)
+            assert answer.info.created == task.arrival
+            if task.spec.key:
+                assert self.call(find, memory, task.spec.key) == self.call(find, sqlite, task.spec.key) == answer
+        for task_id, end in self.ends.items():
+            assert self.call(find, memory, task_id) is None
+            answer = self.call(find, sqlite, task_id)
+            assert (answer.info.status, answer.info.finished) == (end.status, end.finished)
+            assert answer.output == self.outputs.get(task_id)
+
+    def teardown(self):
+        try:
+            self.commit_pending()
+            for store in self.stores:
+                self.call(store.close)
+        finally:
+            self.portal_manager.__exit__(None, None, None)
+            self.folder.cleanup()
+
+
+Agreement.TestCase.settings = settings(max_examples=20, stateful_step_count=25)
+TestAgreement = Agreement.TestCase

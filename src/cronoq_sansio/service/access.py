@@ -20,3 +20,8 @@ ANYONE = Principal("anyone", frozenset({"admin"}))
 def authenticate(metadata: Sequence[tuple[bytes, bytes]]) -> Principal:
     """The principal of a call, from its metadata alone, so that it is known before any message byte is buffered."""
     return ANYONE
+
+
+def allows(principal: Principal, role: str) -> bool:
+    """Whether the principal may call what needs `role`."""
+    return role in principal.roles or "admin" in principal.roles

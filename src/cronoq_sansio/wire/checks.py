@@ -1,0 +1,79 @@
+"""Checks of single values in a request against the fixed and the configured limits (server.md section 1, `[limits]`).
+
+Each returns a `Rejection` that names the field and what is allowed, or None when the value is fine. Lengths count
+bytes of UTF-8.
+"""
+
+import re
+from collections.abc import Iterable
+
+from cronoq_sansio.clock import MAX_CLIENT_DURATION, ns, seconds
+from cronoq_sansio.errors import Code, Rejection
+
+_MAX_SECONDS = seconds(MAX_CLIENT_DURATION)
+_OCCURRENCE_KEY = re.compile(r"@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
+
+
+def invalid(message: str) -> Rejection:
+    """A malformed request."""
+    return Rejection(Code.INVALID, message)
+
+
+def check_text(field: str, value: str, limit: int) -> Rejection | None:
+    """At most `limit` bytes, no NUL."""
+    if not value:
+        return None
+    size = len(value) if value.isascii() else len(value.encode())
+    if size > limit:
+        return invalid(f"{field}: {size} bytes, at most {limit} are allowed")
+    if "\0" in value:
+        return invalid(f"{field}: contains a NUL character")
+    return None
+
+
+def check_key(field: str, value: str, limit: int) -> Rejection | None:
+    """A key that a caller may give a new task: also not of the form that recurring tasks use."""
+    fault = check_text(field, value, limit)
+    if fault is None and value.endswith("Z") and _OCCURRENCE_KEY.search(value):
+        return invalid(f"{field}: keys that end in @YYYY-MM-DDTHH:MM:SSZ are reserved for recurring tasks")
+    return fault
+
+
+def check_pairs(
+    field: str, pairs: Iterable[tuple[str, str]], count: int, max_pairs: int, limit: int
+) -> Rejection | None:
+    """Tags or labels: how many, and the length of each name and value."""
+    if count > max_pairs:
+        return invalid(f"{field}: {count} entries, at most {max_pairs} are allowed (limits.max_tags)")
+    for name, value in pairs:
+        fault = check_text(f"{field}: a name", name, limit) or check_text(f"{field}[{name!r}]", value, limit)
+        if fault is not None:
+            return fault
+    return None
+
+
+def duration(field: str, value: float) -> int | Rejection:
+    """Seconds of the wire as nanoseconds; finite and within 0 .. 100 years."""
+    if 0 <= value <= _MAX_SECONDS:  # false for NaN
+        return ns(value)
+    return invalid(f"{field}: {value} is not a number of seconds from 0 to {_MAX_SECONDS:.0f}")
+
+
+def cut_text(text: str, limit: int) -> str:
+    """Worker messages: NUL becomes U+FFFD, the rest is cut to `limit` bytes on a character."""
+    if "\0" in text:
+        text = text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+    if len(text) * 4 <= limit:
+        return text
+    encoded = text.encode()
+    return text if len(encoded) <= limit else encoded[:limit].decode("utf-8", "ignore")
+
+
+def clean_name(name: str, limit: int) -> str:
+    """Worker names: control characters are dropped, the rest is cut to `limit` characters."""
+    return "".join(character for character in name if not _is_control(ord(character)))[:limit]
+
+
+def _is_control(point: int) -> bool:
+    """C0, DEL and C1 (Unicode category Cc)."""
+    return point < 0x20 or 0x7F <= point < 0xA0

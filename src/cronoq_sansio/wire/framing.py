@@ -1,0 +1,125 @@
+"""gRPC's length-prefixed messages: one byte of flags, four bytes of length, the message (gRPC over HTTP/2, "Requests").
+
+DATA frames cut the byte stream anywhere: one frame may hold several messages, one message may span many frames. The
+length is checked as soon as the five bytes are there, so that a message above the limit is never buffered.
+"""
+
+import struct
+import zlib
+
+from cronoq_sansio.errors import Code, Rejection
+
+PREFIX = struct.Struct(">BL")
+PREFIX_SIZE = 5
+_GZIP = 31  #: zlib's `wbits` for a gzip stream with the largest window
+
+
+def frame(message: bytes) -> bytes:
+    """The message with its prefix, not compressed. Raises `struct.error` for more than 4 GiB."""
+    return PREFIX.pack(0, len(message)) + message
+
+
+def too_large(size: int, limit: int) -> Rejection:
+    """The refusal of a message of `size` bytes; names both numbers (server.md, "Decided")."""
+    return Rejection(
+        Code.TOO_LARGE, f"message of {size} bytes is above the limit of {limit} (limits.max_message_bytes)"
+    )
+
+
+class MessageReader:
+    """Cuts a stream of DATA into messages. After a `Rejection` the stream is unusable and everything is dropped.
+
+    `limit` bounds a message in bytes, before and after decompression. `gzip` says that the peer announced
+    `grpc-encoding: gzip`; otherwise a compressed message is a fault.
+    """
+
+    __slots__ = ("_broken", "_buffer", "_gzip", "_limit")
+
+    def __init__(self, limit: int, *, gzip: bool = False) -> None:
+        self._limit = limit
+        self._gzip = gzip
+        self._buffer = bytearray()
+        self._broken = False
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of an unfinished message."""
+        return len(self._buffer)
+
+    def feed(self, data: bytes) -> list[bytes | Rejection]:
+        """The messages that `data` completes, in order; a `Rejection` is always the last item."""
+        if self._broken:
+            return []
+        buffer = self._buffer
+        if buffer:
+            buffer += data
+            whole = self._fill(buffer)
+            if isinstance(whole, Rejection):
+                return [self._break(whole)]
+            if not whole:
+                return []
+            data = bytes(buffer)
+            buffer.clear()
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> list[bytes | Rejection]:
+        messages: list[bytes | Rejection] = []
+        at, end = 0, len(data)
+        while end - at >= PREFIX_SIZE:
+            flags, size = PREFIX.unpack_from(data, at)
+            fault = self._check(flags, size)
+            if fault is not None:
+                messages.append(self._break(fault))
+                return messages
+            start, at_next = at + PREFIX_SIZE, at + PREFIX_SIZE + size
+            if at_next > end:
+                break
+            message: bytes | Rejection = data[start:at_next]
+            if flags:
+                message = inflate(data[start:at_next], self._limit)
+            messages.append(message)
+            if isinstance(message, Rejection):
+                self._break(message)
+                return messages
+            at = at_next
+        if at < end:
+            self._buffer += data[at:]
+        return messages
+
+    def _fill(self, buffer: bytearray) -> bool | Rejection:
+        """Whether the buffer holds a whole message now."""
+        if len(buffer) < PREFIX_SIZE:
+            return False
+        flags, size = PREFIX.unpack_from(buffer)
+        return self._check(flags, size) or len(buffer) >= PREFIX_SIZE + size
+
+    def _check(self, flags: int, size: int) -> Rejection | None:
+        if size > self._limit:
+            return too_large(size, self._limit)
+        if flags and (flags != 1 or not self._gzip):
+            if flags == 1:
+                return Rejection(Code.INVALID, "compressed message, but grpc-encoding names no compression")
+            return Rejection(Code.INVALID, f"message flags are {flags}: only 0 and 1 are defined")
+        return None
+
+    def _break(self, fault: Rejection) -> Rejection:
+        self._broken = True
+        self._buffer.clear()
+        return fault
+
+
+def inflate(data: bytes, limit: int) -> bytes | Rejection:
+    """Decompress one gzip member; at most `limit` bytes come out and at most that much memory is used."""
+    inflater = zlib.decompressobj(_GZIP)
+    try:
+        message = inflater.decompress(data, limit + 1)
+    except zlib.error:
+        return Rejection(Code.INVALID, "message is not valid gzip")
+    if len(message) > limit:
+        return Rejection(
+            Code.TOO_LARGE,
+            f"message is above the limit of {limit} bytes (limits.max_message_bytes) after decompression",
+        )
+    if not inflater.eof or inflater.unused_data:
+        return Rejection(Code.INVALID, "message is not exactly one gzip member")
+    return message

@@ -1,0 +1,473 @@
+"""gRPC for a server (gRPC over HTTP/2): bytes in -> service events; the service's answers -> bytes out. One connection.
+
+Order of the checks of a call: is it gRPC at all, credentials, role, is the method built, and only then is a byte of a
+message looked at. Statuses for what a caller gets wrong on this level: HTTP 405 and 415 for requests that are not gRPC,
+UNIMPLEMENTED for methods and encodings, RESOURCE_EXHAUSTED for messages above the limit, INVALID_ARGUMENT for the rest;
+INTERNAL is ours alone.
+
+Memory: messages that are not complete take at most 2 x max_message_bytes. Above one max_message_bytes only the oldest
+of them gets credit for more; above two, the newest are refused. Credit is also withheld while the store cannot keep up.
+"""
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from cronoq_sansio import limits as fixed
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.service.access import Principal, allows
+from cronoq_sansio.service.messages import (
+    Call,
+    CallEnded,
+    CallReceived,
+    ServiceEvent,
+    Shutdown,
+    WorkerConnected,
+    WorkerGone,
+    WorkerSent,
+    WorkerStream,
+)
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.wire import http2, status
+from cronoq_sansio.wire.checks import invalid
+from cronoq_sansio.wire.framing import PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.grpc_stream import GrpcStream
+from cronoq_sansio.wire.http2 import Http2Server
+from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, parse_timeout
+from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
+from cronoq_sansio.wire.protobuf_worker import decode_worker
+
+Authenticate = Callable[[Headers], Principal | Rejection]
+
+_ENHANCE_YOUR_CALM = 11
+_HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
+_CREDIT_STEP = fixed.INITIAL_WINDOW // 2
+_MAX_STRIKES = fixed.STREAM_STALL_TIMEOUT // fixed.STALL_SCAN
+_BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
+_FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
+_WORKER_ENDED = "the worker closed its side of the stream"
+
+
+class GrpcServer:
+    """One connection. `authenticate` gets the metadata of a call before any byte of its message is buffered."""
+
+    def __init__(self, limits: LimitSettings, now: int, authenticate: Authenticate) -> None:
+        self.owner: object = None
+        """Whoever has the socket; never looked at."""
+        self.http2 = Http2Server(
+            max_streams=limits.max_concurrent_streams,
+            ping_interval=limits.keepalive_interval,
+            ping_timeout=limits.keepalive_timeout,
+            now=now,
+        )
+        self._limits = limits
+        self._authenticate = authenticate
+        self._now = now
+        self._streams: dict[int, GrpcStream] = {}
+        """Every stream until its trailers are out or it was reset, oldest first."""
+        self._ready: deque[GrpcStream] = deque()
+        self._blocked: dict[int, GrpcStream] = {}
+        self._late_events: list[ServiceEvent] = []
+        self._unfinished = 0
+        self._withheld: dict[int, GrpcStream] = {}
+        self._hold_calls = False
+        self._hold_workers = False
+        self._scan_due: int | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Write what `take` still gives, then close the socket."""
+        return self.http2.closed
+
+    # --- in
+
+    def receive(self, data: bytes, now: int) -> list[ServiceEvent]:
+        """Bytes of the peer; calls, worker messages and ends, in order."""
+        self._now = now
+        events: list[ServiceEvent] = []
+        for event in self.http2.receive(data, now):
+            _HANDLERS[type(event)](self, event, events)
+        if self._unfinished > 2 * self._limits.max_message_bytes:
+            self._refuse_newest(events)
+        if self._withheld:
+            self._give_credit()
+        return events
+
+    def receive_eof(self, now: int) -> list[ServiceEvent]:
+        """The peer closed the connection, or the socket failed: every open call and stream ends."""
+        self._now = now
+        events = self.take_events()
+        self.http2.closed = True
+        self._end_all("connection lost", events)
+        return events
+
+    def take_events(self) -> list[ServiceEvent]:
+        """What happened while something was being sent."""
+        events, self._late_events = self._late_events, []
+        return events
+
+    def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
+        headers = event.headers
+        fields = dict(headers)
+        refusal = _refuse_http(fields, len(headers))
+        if refusal is not None:
+            self.http2.send_headers(event.stream_id, refusal, end=True)
+            return
+        found = self._admit(fields, headers)
+        if isinstance(found, Rejection):
+            self.http2.send_headers(event.stream_id, status.trailers_only(found), end=True)
+            return
+        route, principal = found
+        timeout = fields.get(b"grpc-timeout")
+        allowed = None if timeout is None else parse_timeout(timeout)
+        if timeout is not None and allowed is None:
+            self.http2.send_headers(event.stream_id, status.trailers_only(_BAD_TIMEOUT), end=True)
+            return
+        stream = GrpcStream(self, event.stream_id, route, principal)
+        stream.gzip = fields.get(b"grpc-encoding") == b"gzip"
+        self._streams[event.stream_id] = stream
+        self._arm_scan()
+        if route.streaming:
+            worker = stream.worker = WorkerStream(stream)
+            events.append(WorkerConnected(worker, principal))
+        elif allowed is not None:
+            stream.deadline = self._now + allowed
+        if event.ended:
+            self._on_remote_end(stream, events)
+
+    def _admit(self, fields: dict[bytes, bytes], headers: Headers) -> tuple[Route, Principal] | Rejection:
+        path = fields.get(b":path", b"")
+        route = ROUTES.get(path)
+        if route is None:
+            return Rejection(Code.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
+        metadata = application_metadata(headers)
+        if metadata is None:
+            return invalid("metadata: a -bin value is not base64")
+        principal = self._authenticate(metadata)
+        if isinstance(principal, Rejection):
+            return principal
+        if not allows(principal, route.role):
+            return Rejection(Code.PERMISSION_DENIED, f"{route.name} needs the role {route.role}")
+        if route.decode is None and not route.streaming:
+            return Rejection(Code.UNIMPLEMENTED, f"{route.name} is not built in this version of the server")
+        if fields.get(b"grpc-encoding", b"identity") not in (b"identity", b"gzip"):
+            details = (("grpc-accept-encoding", "identity,gzip"),)
+            return Rejection(Code.UNIMPLEMENTED, "grpc-encoding: only identity and gzip are supported", details)
+        return route, principal
+
+    def _on_data(self, event: http2.Data, events: list[ServiceEvent]) -> None:
+        stream = self._streams.get(event.stream_id)
+        if stream is None or stream.closing:
+            return
+        data = event.data
+        if data:
+            stream.progress += 1
+            if stream.route.streaming:
+                if stream.worker is not None:
+                    self._receive_from_worker(stream, stream.worker, data, events)
+            elif not (event.ended and stream.reader is None and self._receive_whole(stream, data)):
+                self._receive_part(stream, data)
+        if event.ended:
+            self._on_remote_end(stream, events)
+        elif event.size:
+            self._note_received(stream, event.size)
+
+    def _receive_whole(self, stream: GrpcStream, data: bytes) -> bool:
+        """The usual case: the whole call is one DATA frame with one message, not compressed."""
+        size = len(data) - PREFIX_SIZE
+        if (
+            size < 0
+            or data[0]
+            or int.from_bytes(data[1:PREFIX_SIZE], "big") != size
+            or size > self._limits.max_message_bytes
+        ):
+            return False
+        stream.request = data[PREFIX_SIZE:]
+        return True
+
+    def _receive_part(self, stream: GrpcStream, data: bytes) -> None:
+        reader = self._reader(stream)
+        for message in reader.feed(data):
+            if isinstance(message, Rejection):
+                stream.reject(message)
+                return
+            if stream.request is not None:
+                stream.reject(invalid(f"{stream.route.name} takes one message, not several"))
+                return
+            stream.request = message
+        self._count_unfinished(stream, reader.buffered + len(stream.request or b""))
+
+    def _receive_from_worker(
+        self, stream: GrpcStream, worker: WorkerStream, data: bytes, events: list[ServiceEvent]
+    ) -> None:
+        reader = self._reader(stream)
+        limits = self._limits
+        for message in reader.feed(data):
+            decoded = message if isinstance(message, Rejection) else decode_worker(message, limits)
+            if isinstance(decoded, Rejection):
+                self._fail_stream(stream, decoded, events)
+                return
+            events.append(WorkerSent(worker, decoded))
+        if reader.buffered != stream.unfinished:
+            self._count_unfinished(stream, reader.buffered)
+
+    def _reader(self, stream: GrpcStream) -> MessageReader:
+        if stream.reader is None:
+            stream.reader = MessageReader(self._limits.max_message_bytes, gzip=stream.gzip)
+        return stream.reader
+
+    def _on_remote_end(self, stream: GrpcStream, events: list[ServiceEvent]) -> None:
+        stream.remote_ended = True
+        if stream.closing:
+            return
+        incomplete = stream.reader is not None and stream.reader.buffered > 0
+        if stream.route.streaming:
+            self._on_worker_end(stream, incomplete, events)
+            return
+        request = stream.request
+        if request is None or incomplete:
+            stream.reject(invalid("the call ended without a complete message"))
+            return
+        stream.request = None
+        self._count_unfinished(stream, 0)
+        assert stream.route.decode is not None
+        decoded = stream.route.decode(request, self._limits)
+        if isinstance(decoded, Rejection):
+            stream.reject(decoded)
+            return
+        call = stream.call = Call(stream)
+        events.append(CallReceived(call, stream.principal, decoded, stream.deadline))
+
+    def _on_worker_end(self, stream: GrpcStream, incomplete: bool, events: list[ServiceEvent]) -> None:
+        """Counts as disconnect (server.md section 4). The service may still give the status, until it is sent."""
+        if stream.worker is not None:
+            events.append(WorkerGone(stream.worker, _WORKER_ENDED))
+        if incomplete:
+            stream.reject(invalid("the stream ended within a message"))
+        elif stream.reader is None:
+            stream.reject(invalid("the stream ended without a message; the first one must be Register"))
+        else:
+            stream.abandon()
+
+    def _on_reset(self, event: http2.Reset, events: list[ServiceEvent]) -> None:
+        stream = self._streams.get(event.stream_id)
+        if stream is not None:
+            self._end_stream(stream, "the stream was reset", events)
+
+    def _on_window(self, event: http2.WindowOpened, events: list[ServiceEvent]) -> None:
+        if event.stream_id:
+            stream = self._blocked.pop(event.stream_id, None)
+            if stream is not None:
+                self.schedule(stream)
+            return
+        for stream in self._blocked.values():
+            self.schedule(stream)
+        self._blocked.clear()
+
+    def _on_failed(self, event: http2.Failed, events: list[ServiceEvent]) -> None:
+        self._end_all(event.reason, events)
+
+    # --- memory and credit
+
+    def hold_credit(self, *, calls: bool, workers: bool) -> None:
+        """Give no credit for more bytes of unary calls, or of worker streams, while True."""
+        self._hold_calls = calls
+        self._hold_workers = workers
+        self._give_credit()
+
+    def _note_received(self, stream: GrpcStream, size: int) -> None:
+        stream.uncredited += size
+        if not stream.closing and stream.uncredited >= _CREDIT_STEP:
+            self._withheld[stream.id] = stream
+
+    def _give_credit(self) -> None:
+        over = self._unfinished > self._limits.max_message_bytes
+        oldest = next((stream for stream in self._streams.values() if stream.unfinished), None) if over else None
+        for stream in list(self._withheld.values()):
+            if self._hold_workers if stream.route.streaming else self._hold_calls:
+                continue
+            if over and stream is not oldest:
+                continue
+            del self._withheld[stream.id]
+            self.http2.credit(stream.id, stream.uncredited)
+            stream.uncredited = 0
+
+    def _count_unfinished(self, stream: GrpcStream, size: int) -> None:
+        self._unfinished += size - stream.unfinished
+        stream.unfinished = size
+
+    def _refuse_newest(self, events: list[ServiceEvent]) -> None:
+        bound = 2 * self._limits.max_message_bytes
+        rejection = Rejection(
+            Code.OVERLOADED, f"unfinished messages on this connection are above {bound} bytes; send fewer at a time"
+        )
+        for stream in reversed(list(self._streams.values())):
+            if self._unfinished <= bound:
+                return
+            if stream.unfinished:
+                self._fail_stream(stream, rejection, events)
+
+    # --- out
+
+    def wants_write(self) -> bool:
+        """Whether `take` has something."""
+        return bool(self._ready) or self.http2.wants_write()
+
+    def take(self, limit: int) -> bytes:
+        """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
+        ready, connection = self._ready, self.http2
+        room = limit - connection.unsent
+        while ready and room > 0:
+            stream = ready.popleft()
+            stream.ready = False
+            if stream.over:
+                continue
+            room -= stream.pump() + _HEADERS_ESTIMATE
+            if stream.blocked:
+                self._blocked[stream.id] = stream
+            elif stream.unsent:
+                self.schedule(stream)
+        return connection.take(limit)
+
+    def schedule(self, stream: GrpcStream) -> None:
+        """The stream has something to send."""
+        if not stream.ready:
+            stream.ready = True
+            self._ready.append(stream)
+            if self._scan_due is None:
+                self._arm_scan()
+
+    def drain(self) -> None:
+        """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
+        self.http2.drain()
+
+    def finish(self) -> None:
+        """Last step: what is open ends as UNAVAILABLE, the peer learns which stream was the last; `closed`."""
+        for stream in list(self._streams.values()):
+            if stream.call is not None:
+                self._late_events.append(CallEnded(stream.call))
+            if stream.worker is not None:
+                self._late_events.append(WorkerGone(stream.worker, _FINISHED.message))
+            stream.reject(_FINISHED)
+        self.http2.finish()
+
+    def refuse_open(self, rejection: Rejection, shutdown: Shutdown) -> None:
+        """The service that owned the calls is gone: all are rejected, workers get `shutdown`, no event tells of them.
+
+        Worker streams stay open until `finish`, or until `GrpcStream.close` of one of `worker_streams()`.
+        """
+        for stream in list(self._streams.values()):
+            if stream.call is not None:
+                stream.reject(rejection)
+            elif stream.worker is not None:
+                stream.send(shutdown)
+                stream.worker = None
+
+    def worker_streams(self) -> list[GrpcStream]:
+        """All worker streams that are not closed."""
+        return [stream for stream in self._streams.values() if stream.route.streaming and not stream.closing]
+
+    # --- ends
+
+    def cut(self, stream: GrpcStream, why: str) -> None:
+        """Reset a stream whose peer does not do its part."""
+        self.http2.reset(stream.id, _ENHANCE_YOUR_CALM)
+        self._end_stream(stream, why, self._late_events)
+
+    def forget(self, stream: GrpcStream) -> None:
+        """The stream is over: its trailers are out, or it was reset."""
+        stream.over = True
+        stream.call = stream.worker = stream.partial = None
+        stream.queue.clear()
+        if self._streams.pop(stream.id, None) is not None:
+            self._count_unfinished(stream, 0)
+            self._withheld.pop(stream.id, None)
+            self._blocked.pop(stream.id, None)
+
+    def _fail_stream(self, stream: GrpcStream, rejection: Rejection, events: list[ServiceEvent]) -> None:
+        """The peer sent something that ends the stream."""
+        if stream.worker is not None:
+            events.append(WorkerGone(stream.worker, rejection.message))
+        self._count_unfinished(stream, 0)
+        stream.reader = stream.request = None
+        stream.reject(rejection)
+
+    def _end_stream(self, stream: GrpcStream, why: str, events: list[ServiceEvent]) -> None:
+        if stream.call is not None:
+            events.append(CallEnded(stream.call))
+        if stream.worker is not None:
+            events.append(WorkerGone(stream.worker, why))
+        self.forget(stream)
+
+    def _end_all(self, why: str, events: list[ServiceEvent]) -> None:
+        for stream in list(self._streams.values()):
+            self._end_stream(stream, why, events)
+        self._ready.clear()
+
+    # --- time
+
+    def next_timeout(self) -> int | None:
+        """When `handle_timer` is due; None = never. Late calls are noticed: see http2.py."""
+        due = self.http2.next_timeout()
+        if due is None or self._scan_due is None:
+            return due
+        return min(due, self._scan_due)
+
+    def handle_timer(self, now: int) -> list[ServiceEvent]:
+        """Act on whatever is due."""
+        self._now = now
+        events: list[ServiceEvent] = []
+        for event in self.http2.handle_timer(now):
+            _HANDLERS[type(event)](self, event, events)
+        if self._scan_due is not None and now >= self._scan_due:
+            self._scan(events)
+            self._give_credit()
+        return events
+
+    def _arm_scan(self) -> None:
+        if self._scan_due is None:
+            self._scan_due = self._now + fixed.STALL_SCAN
+
+    def _scan(self, events: list[ServiceEvent]) -> None:
+        """Cut streams that wait for their peer and made no progress over several scans. Messages pay nothing for it."""
+        self._scan_due = None
+        for stream in list(self._streams.values()):
+            if not self._waits_for_peer(stream):
+                stream.seen = -1
+                continue
+            self._arm_scan()
+            if stream.progress != stream.seen:
+                stream.seen = stream.progress
+                stream.strikes = 0
+                continue
+            stream.strikes += 1
+            if stream.strikes >= _MAX_STRIKES:
+                self.http2.reset(stream.id, _ENHANCE_YOUR_CALM)
+                self._end_stream(stream, "the stream made no progress", events)
+
+    def _waits_for_peer(self, stream: GrpcStream) -> bool:
+        if stream.unsent:
+            return True
+        if stream.id in self._withheld:
+            return False
+        return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
+
+
+def _refuse_http(fields: dict[bytes, bytes], count: int) -> Headers | None:
+    """The answer to a request that is not gRPC, or whose headers are too many."""
+    if count > fixed.MAX_HEADER_FIELDS:
+        return status.http_refusal(431, f"{count} header fields, at most {fixed.MAX_HEADER_FIELDS} are allowed")
+    if fields.get(b":method") != b"POST":
+        return status.http_refusal(405, "gRPC calls are POST requests")
+    if not is_grpc(fields.get(b"content-type", b"")):
+        return status.http_refusal(415, "content-type must be application/grpc")
+    return None
+
+
+_HANDLERS: dict[type, Callable[[GrpcServer, Any, list[ServiceEvent]], None]] = {
+    http2.Request: GrpcServer._on_request,
+    http2.Data: GrpcServer._on_data,
+    http2.Reset: GrpcServer._on_reset,
+    http2.WindowOpened: GrpcServer._on_window,
+    http2.Failed: GrpcServer._on_failed,
+}

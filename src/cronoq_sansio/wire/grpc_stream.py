@@ -1,0 +1,210 @@
+"""One call on a connection: what came in so far, and what waits to go out.
+
+Messages are queued by reference and encoded when flow control takes them, so that a queue holds no bytes beyond the
+message that is being sent. The messages of a worker stream share DATA frames.
+
+Life of the sending side; each step only once, in this order:
+
+    open      reply, reject, send, close are taken
+    closing   the end is decided: what is queued goes out, then the trailers. If it was the worker who ended the stream
+              (`abandoned`), the service may still say with which status
+    over      the trailers are out, or the stream was reset: everything is a no-op
+"""
+
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from cronoq_sansio.engine.task import Lease
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.limits import OUTBOUND_SPARE
+from cronoq_sansio.service.access import Principal
+from cronoq_sansio.service.messages import Call, Message, ToWorker, WorkerStream
+from cronoq_sansio.wire import status
+from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.protobuf_codec import Route
+from cronoq_sansio.wire.protobuf_worker import encode_for_worker
+
+if TYPE_CHECKING:
+    from cronoq_sansio.wire.grpc import GrpcServer
+
+
+class GrpcStream:
+    """The `sink` of a call or of a worker stream. All methods do nothing once the stream is over."""
+
+    __slots__ = (
+        "abandoned",
+        "blocked",
+        "call",
+        "closing",
+        "connection",
+        "deadline",
+        "encode",
+        "gzip",
+        "headers_sent",
+        "id",
+        "over",
+        "partial",
+        "principal",
+        "progress",
+        "queue",
+        "reader",
+        "ready",
+        "rejection",
+        "remote_ended",
+        "request",
+        "route",
+        "seen",
+        "sent",
+        "strikes",
+        "uncredited",
+        "unfinished",
+        "worker",
+    )
+
+    def __init__(self, connection: "GrpcServer", stream_id: int, route: Route, principal: Principal) -> None:
+        self.connection = connection
+        self.id = stream_id
+        self.route = route
+        self.principal = principal
+        self.call: Call | None = None
+        """Set from `CallReceived` until the reply is decided."""
+        self.worker: WorkerStream | None = None
+        """Set from `WorkerConnected` until the stream is closed or gone."""
+        self.deadline: int | None = None
+        # receiving
+        self.gzip = False
+        self.reader: MessageReader | None = None
+        self.request: bytes | None = None
+        self.remote_ended = False
+        self.unfinished = 0
+        """Bytes of messages that are not complete; counted by the connection."""
+        self.uncredited = 0
+        """Bytes received for which the peer got no new credit yet."""
+        # sending
+        self.encode: Any = encode_for_worker if route.streaming else route.encode
+        self.queue: deque[Any] | list[Any] = deque() if route.streaming else []
+        self.partial: bytes | None = None
+        """Encoded messages of which only the part up to `sent` is out."""
+        self.sent = 0
+        self.headers_sent = False
+        self.closing = False
+        self.abandoned = False
+        self.rejection: Rejection | None = None
+        self.over = False
+        self.ready = False
+        """Stands in the connection's list of streams to send from."""
+        self.blocked = False
+        """Waits for the peer to open its window."""
+        # stalls: see GrpcServer._scan
+        self.progress = 0
+        self.seen = -1
+        self.strikes = 0
+
+    # --- what the service and the runtime ask for
+
+    def reply(self, message: Message) -> None:
+        """Answer a unary call: status OK."""
+        if not self.closing and not self.over:
+            self.queue.append(message)
+            self._end(None)
+
+    def reject(self, rejection: Rejection) -> None:
+        """End with the status of the rejection; what is queued is dropped."""
+        if not self.over and (not self.closing or self.abandoned):
+            self.queue.clear()
+            self._end(rejection)
+
+    def send(self, message: ToWorker | Lease) -> None:
+        """Queue a message for the worker; one too many cuts the stream (source page, protocol rule 7)."""
+        if self.closing or self.over:
+            return
+        worker = self.worker
+        bound = (worker.max_queued if worker is not None else 0) or OUTBOUND_SPARE
+        if len(self.queue) >= bound:
+            self.connection.cut(self, "worker does not read")
+            return
+        self.queue.append(message)
+        self.connection.schedule(self)
+
+    def close(self, rejection: Rejection | None) -> None:
+        """End the worker stream after what is queued: status OK, or that of the rejection."""
+        if not self.over and (not self.closing or self.abandoned):
+            self._end(rejection)
+
+    def abandon(self) -> None:
+        """The worker ended its side: what is queued is of no use, the status is OK unless the service says another."""
+        self.queue.clear()
+        self._end(None)
+        self.abandoned = True
+
+    def _end(self, rejection: Rejection | None) -> None:
+        self.closing = True
+        self.abandoned = False
+        self.rejection = rejection
+        self.call = None
+        self.worker = None
+        self.connection.schedule(self)
+
+    # --- what the connection asks for
+
+    @property
+    def unsent(self) -> bool:
+        """Something waits to go out."""
+        return not self.over and (self.closing or self.partial is not None or bool(self.queue))
+
+    def pump(self) -> int:
+        """Send at most one DATA frame, and the trailers if they are due. Returns the bytes of DATA."""
+        http2 = self.connection.http2
+        self.blocked = False
+        size = 0
+        if self.queue or self.partial is not None:
+            room = http2.sendable(self.id)
+            if room <= 0:
+                self.blocked = True
+                return 0
+            data = self._gather(room)
+            if not self.headers_sent:
+                self.headers_sent = True
+                http2.send_headers(self.id, status.RESPONSE)
+            http2.send_data(self.id, data)
+            self.progress += 1
+            size = len(data)
+            if self.queue or self.partial is not None:
+                return size
+        if self.closing:
+            fields = status.trailers(self.rejection) if self.headers_sent else status.trailers_only(self.rejection)
+            http2.send_headers(self.id, fields, end=True)
+            self.connection.forget(self)
+        return size
+
+    def _gather(self, room: int) -> bytes:
+        """Up to `room` bytes of framed messages."""
+        partial = self.partial
+        if partial is None:
+            partial = self._encode(room)
+        if self.sent == 0 and len(partial) <= room:
+            self.partial = None
+            return partial
+        data = partial[self.sent : self.sent + room]
+        self.sent += len(data)
+        if self.sent == len(partial):
+            self.partial, self.sent = None, 0
+        else:
+            self.partial = partial
+        return data
+
+    def _encode(self, room: int) -> bytes:
+        """Encode queued messages until `room` bytes are there or nothing is left."""
+        queue, encode = self.queue, self.encode
+        if len(queue) == 1:
+            message = encode(queue.pop())
+            return PREFIX.pack(0, len(message)) + message  # type: ignore[no-any-return]
+        assert isinstance(queue, deque)
+        parts: list[bytes] = []
+        size = 0
+        while queue and size < room:
+            message = encode(queue.popleft())
+            parts.append(PREFIX.pack(0, len(message)))
+            parts.append(message)
+            size += PREFIX_SIZE + len(message)
+        return b"".join(parts)

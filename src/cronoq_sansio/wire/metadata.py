@@ -1,0 +1,95 @@
+"""Call metadata as gRPC puts it into HTTP/2 headers (gRPC over HTTP/2, "Requests" and "Responses")."""
+
+import base64
+import binascii
+import re
+from collections.abc import Iterable
+
+from cronoq_sansio.clock import MAX_CLIENT_DURATION, MICROSECOND, MILLISECOND, SECOND
+from cronoq_sansio.limits import MAX_GRPC_TIMEOUT_DIGITS
+
+Headers = list[tuple[bytes, bytes]]
+
+#: "TimeoutUnit": hour, minute, second, milli-, micro-, nanosecond.
+TIMEOUT_UNITS = {
+    b"H": 3_600 * SECOND,
+    b"M": 60 * SECOND,
+    b"S": SECOND,
+    b"m": MILLISECOND,
+    b"u": MICROSECOND,
+    b"n": 1,
+}
+_TIMEOUT = re.compile(rb"([0-9]{1,%d})([HMSmun])" % MAX_GRPC_TIMEOUT_DIGITS)
+_CONTENT_TYPE = re.compile(rb"application/grpc(\+proto)?[ \t]*(;.*)?", re.IGNORECASE | re.DOTALL)
+_PRINTABLE = re.compile(r"[ -~]*")
+_HEX = "0123456789ABCDEF"
+_VERBATIM = frozenset(range(0x20, 0x7F)) - {ord("%")}
+
+
+def parse_timeout(value: bytes) -> int | None:
+    """The nanoseconds that a `grpc-timeout` names; None when it is not `[0-9]{1,8}[HMSmun]`.
+
+    Timeouts beyond 100 years count as 100 years, so that sums of times stay within 64 bits.
+    """
+    match = _TIMEOUT.fullmatch(value)
+    if match is None:
+        return None
+    return min(int(match[1]) * TIMEOUT_UNITS[match[2]], MAX_CLIENT_DURATION)
+
+
+def is_grpc(content_type: bytes) -> bool:
+    """Whether a request with this content type carries protobuf messages in gRPC framing."""
+    return _CONTENT_TYPE.fullmatch(content_type) is not None
+
+
+def percent_encode(text: str, limit: int) -> bytes:
+    """`text` as a `grpc-message`: UTF-8, everything but printable ASCII escaped; cut to `limit` bytes."""
+    if len(text) <= limit and "%" not in text and _PRINTABLE.fullmatch(text):
+        return text.encode("ascii")
+    parts: list[str] = []
+    size = 0
+    for character in text:
+        escaped = "".join(
+            chr(byte) if byte in _VERBATIM else f"%{_HEX[byte >> 4]}{_HEX[byte & 15]}"
+            for byte in character.encode("utf-8", "replace")
+        )
+        size += len(escaped)
+        if size > limit:
+            break
+        parts.append(escaped)
+    return "".join(parts).encode("ascii")
+
+
+def encode_entry(name: str, value: str) -> tuple[bytes, bytes]:
+    """A metadata entry of ours as a header field: names that end in `-bin` carry base64, others printable ASCII."""
+    key = name.encode("ascii")
+    if key.endswith(b"-bin"):
+        return key, base64.b64encode(value.encode()).rstrip(b"=")
+    return key, percent_encode(value, len(value) * 12)
+
+
+def decode_binary(value: bytes) -> bytes | None:
+    """The bytes of a `-bin` value, padded or not; None when it is not base64. Several, comma-separated, are joined."""
+    try:
+        return b",".join(
+            base64.b64decode(part + b"=" * (-len(part) % 4), validate=True)
+            for part in value.replace(b" ", b"").split(b",")
+        )
+    except binascii.Error:
+        return None
+
+
+def application_metadata(headers: Iterable[tuple[bytes, bytes]]) -> Headers | None:
+    """What the caller sent beside HTTP/2's pseudo-header fields, `-bin` values decoded; None when one is not base64."""
+    entries: Headers = []
+    for name, value in headers:
+        if name.startswith(b":"):
+            continue
+        if name.endswith(b"-bin"):
+            decoded = decode_binary(value)
+            if decoded is None:
+                return None
+            entries.append((name, decoded))
+        else:
+            entries.append((name, value))
+    return entries

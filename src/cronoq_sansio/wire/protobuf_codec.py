@@ -1,0 +1,363 @@
+"""Protobuf messages of `cronoq.v1` <-> the service's requests and replies, and the table of all methods.
+
+Decoding is one parse and one pass: what comes out is checked against the fixed limits and `[limits]`, nothing looks at
+it a second time. A fault of the caller is a `Rejection` that names the field. Order of the checks (server.md section
+3): these stand before anything that the engine knows, duplicates included.
+"""
+
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from cronoq_sansio.engine.snapshot import PoolSnapshot
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.service.messages import (
+    Cancel,
+    CancelReply,
+    Get,
+    GetSnapshot,
+    Message,
+    Request,
+    SnapshotReply,
+    Submit,
+    SubmitReply,
+    TaskInfo,
+    TaskRef,
+    TaskResult,
+    Wait,
+)
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import Priority, RetryOverride, TaskSpec
+from cronoq_sansio.values import value
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.checks import check_key, check_pairs, check_text, duration, invalid
+from cronoq_sansio.wire.framing import too_large
+
+DEFAULT_POOL = "default"
+DEFAULT_KIND = "default"
+RESERVED_TAGS = "cronoq."
+
+_UNBUILT_OPTIONAL = (
+    "deadline_in_s",
+    "deadline_unix_ns",
+    "start_in_s",
+    "start_unix_ns",
+    "tolerance_s",
+    "duration_hint_s",
+)
+
+
+@value
+class Route:
+    """One method of the contract."""
+
+    path: bytes
+    """As in `:path`."""
+    name: str
+    """For messages: `Tasks.Submit`."""
+    role: str
+    """Whoever has it, or `admin`, may call."""
+    streaming: bool
+    """True for `Workers.Work`, the only method with a stream of requests."""
+    decode: Callable[[bytes, LimitSettings], Request | Rejection] | None
+    """None: not built, the answer is UNIMPLEMENTED."""
+    encode: Callable[[Message], bytes] | None
+
+
+# --- requests
+
+
+def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
+    """`Tasks.Submit`."""
+    try:
+        message = pb.SubmitRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("SubmitRequest")
+    if not message.HasField("task"):
+        return invalid("task: must be set")
+    spec = decode_spec(message.task, len(data), limits)
+    if type(spec) is Rejection:
+        return spec
+    wait_timeout = None
+    if message.HasField("wait_timeout_s"):
+        parsed = duration("wait_timeout_s", message.wait_timeout_s)
+        if type(parsed) is Rejection:
+            return parsed
+        wait_timeout = parsed
+    return Submit(spec, message.wait, wait_timeout)  # type: ignore[arg-type]
+
+
+def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> TaskSpec | Rejection:
+    """A `TaskSpec`, checked. `received` is an upper bound of its encoded size, known without encoding it again."""
+    fault = _unbuilt(task) or _oversized(task, received, limits.max_message_bytes - MESSAGE_HEADROOM)
+    if fault is not None:
+        return fault
+    tags = task.tags
+    pairs = tuple(sorted(tags.items())) if tags else ()
+    content_type, kind, pool, key = task.content_type, task.kind, task.pool, task.key
+    fault = (
+        check_text("content_type", content_type, MAX_CONTENT_TYPE)
+        or check_text("kind", kind, limits.max_kind_len)
+        or check_text("pool", pool, MAX_POOL_NAME)
+        or check_key("key", key, limits.max_key_len)
+        or (_check_tags(pairs, limits) if pairs else None)
+    )
+    if fault is not None:
+        return fault
+    priority = task.priority
+    if not 0 <= priority <= 4:
+        return invalid(f"priority: {priority} is not a number of the enumeration Priority")
+    timeout = None
+    if task.HasField("timeout_s"):
+        parsed = duration("timeout_s", task.timeout_s)
+        if type(parsed) is Rejection:
+            return parsed
+        timeout = parsed
+    retry = _decode_retry(task.retry) if task.HasField("retry") else None
+    if type(retry) is Rejection:
+        return retry
+    return TaskSpec(
+        task.payload,
+        content_type,
+        kind or DEFAULT_KIND,
+        pool or DEFAULT_POOL,
+        priority - 1 if priority else Priority.NORMAL.value,
+        key,
+        timeout,  # type: ignore[arg-type]
+        retry,  # type: ignore[arg-type]
+        pairs,
+        received,
+    )
+
+
+def decode_cancel(data: bytes, limits: LimitSettings) -> Cancel | Rejection:
+    """`Tasks.Cancel`."""
+    try:
+        message = pb.CancelRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("CancelRequest")
+    task = _decode_ref(message.task, limits)
+    return task if isinstance(task, Rejection) else Cancel(task)
+
+
+def decode_get(data: bytes, limits: LimitSettings) -> Get | Rejection:
+    """`Tasks.Get`."""
+    try:
+        message = pb.GetRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("GetRequest")
+    task = _decode_ref(message.task, limits)
+    return task if isinstance(task, Rejection) else Get(task)
+
+
+def decode_wait(data: bytes, limits: LimitSettings) -> Wait | Rejection:
+    """`Tasks.Wait`."""
+    try:
+        message = pb.WaitRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("WaitRequest")
+    task = _decode_ref(message.task, limits)
+    if isinstance(task, Rejection):
+        return task
+    if not message.HasField("timeout_s"):
+        return Wait(task, None)
+    timeout = duration("timeout_s", message.timeout_s)
+    return timeout if isinstance(timeout, Rejection) else Wait(task, timeout)
+
+
+def decode_snapshot(data: bytes, limits: LimitSettings) -> GetSnapshot | Rejection:
+    """`Admin.Snapshot`."""
+    try:
+        pb.Empty.FromString(data)
+    except DecodeError:
+        return _undecodable("Empty")
+    return GetSnapshot()
+
+
+def _undecodable(name: str) -> Rejection:
+    return invalid(f"the message is not a valid cronoq.v1.{name} (damaged, or text that is not UTF-8)")
+
+
+def _decode_ref(ref: pb.TaskRef, limits: LimitSettings) -> TaskRef | Rejection:
+    target = ref.WhichOneof("target")
+    if target == "id":
+        return ref.id
+    if target is None or not ref.key:
+        return invalid("task: an id or a key must be set")
+    return check_text("task.key", ref.key, limits.max_key_len) or ref.key
+
+
+def _unbuilt(task: pb.TaskSpec) -> Rejection | None:
+    """Fields of the contract that this version does not act on are refused, never ignored."""
+    for name in _UNBUILT_OPTIONAL:
+        if task.HasField(name):
+            return _unimplemented(name)
+    if task.on_miss:
+        return _unimplemented("on_miss")
+    if task.deps:
+        return _unimplemented("deps")
+    if task.resources:
+        return _unimplemented("resources")
+    if task.labels:
+        return _unimplemented("labels")
+    if task.tenant:
+        return _unimplemented("tenant")
+    return None
+
+
+def _unimplemented(field: str) -> Rejection:
+    return Rejection(Code.UNIMPLEMENTED, f"{field}: not built in this version of the server, leave it unset")
+
+
+def _oversized(task: pb.TaskSpec, received: int, limit: int) -> Rejection | None:
+    if received <= limit:
+        return None
+    size = task.ByteSize()
+    return too_large(size, limit) if size > limit else None
+
+
+def _check_tags(pairs: tuple[tuple[str, str], ...], limits: LimitSettings) -> Rejection | None:
+    for name, _ in pairs:
+        if name.startswith(RESERVED_TAGS):
+            return invalid(f"tags: names that begin with {RESERVED_TAGS!r} are reserved")
+    return check_pairs("tags", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
+
+
+def _decode_retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:
+    """A number that is 0 is unset; `jitter` counts as sent (server.md, "Decided")."""
+    multiplier = retry.multiplier
+    if not 0 <= multiplier <= MAX_MULTIPLIER:
+        return invalid(f"retry.multiplier: {multiplier} is not a number from 0 to {MAX_MULTIPLIER:.0f}")
+    initial = duration("retry.initial_backoff_s", retry.initial_backoff_s)
+    if isinstance(initial, Rejection):
+        return initial
+    longest = duration("retry.max_backoff_s", retry.max_backoff_s)
+    if isinstance(longest, Rejection):
+        return longest
+    return RetryOverride(
+        retry.max_attempts or None,
+        initial if retry.initial_backoff_s else None,
+        max(multiplier, 1.0) if multiplier else None,
+        longest if retry.max_backoff_s else None,
+        retry.jitter,
+    )
+
+
+# --- replies
+
+
+def encode_submit(reply: Message) -> bytes:
+    """`SubmitResponse`."""
+    assert isinstance(reply, SubmitReply)
+    message = pb.SubmitResponse(id=reply.task_id, duplicate=reply.duplicate)
+    if reply.result is not None:
+        message.result.CopyFrom(_result(reply.result))
+    return message.SerializeToString()
+
+
+def encode_cancel(reply: Message) -> bytes:
+    """`CancelResponse`."""
+    assert isinstance(reply, CancelReply)
+    return pb.CancelResponse(cancelled=reply.cancelled).SerializeToString()
+
+
+def encode_info(reply: Message) -> bytes:
+    """`TaskInfo`."""
+    assert isinstance(reply, TaskInfo)
+    return pb.TaskInfo(
+        id=reply.task_id,
+        status=reply.status,  # type: ignore[arg-type]
+        pool=reply.pool,
+        key=reply.key,
+        kind=reply.kind,
+        attempt=reply.attempt,
+        max_attempts=reply.max_attempts,
+        created_unix_ns=reply.created,
+        started_unix_ns=reply.started,
+        finished_unix_ns=reply.finished,
+        message=reply.message,
+        output_available=reply.output_available,
+        priority=reply.priority + 1,  # type: ignore[arg-type]
+    ).SerializeToString()
+
+
+def encode_result(reply: Message) -> bytes:
+    """`TaskResult`."""
+    assert isinstance(reply, TaskResult)
+    return _result(reply).SerializeToString()
+
+
+def _result(result: TaskResult) -> pb.TaskResult:
+    return pb.TaskResult(
+        id=result.task_id,
+        status=result.status,  # type: ignore[arg-type]
+        output=result.output,
+        message=result.message,
+        output_available=result.output is not None,
+    )
+
+
+def encode_snapshot(reply: Message) -> bytes:
+    """`SnapshotResponse`."""
+    assert isinstance(reply, SnapshotReply)
+    engine = reply.engine
+    return pb.SnapshotResponse(
+        pools=[_pool(pool, reply.workers_by_pool.get(pool.name, 0)) for pool in engine.pools],
+        live_tasks=engine.live_tasks,
+        running=engine.running,
+        pending=engine.pending,
+        totals=pb.Totals(**engine.totals),
+        workers_connected=reply.workers_connected,
+    ).SerializeToString()
+
+
+def _pool(pool: PoolSnapshot, workers: int) -> pb.PoolSnapshot:
+    """Figures over a window are not measured: they have the values of an empty window (server.md section 10)."""
+    return pb.PoolSnapshot(
+        name=pool.name,
+        capacity=pool.capacity,
+        busy=pool.busy,
+        pending_by_class=pool.pending_by_class,
+        priority_adherence=1.0,
+        fixed_start_hit_rate=1.0,
+        workers_connected=workers,
+        groups=[
+            pb.WorkerGroup(labels=dict(group.labels), capacity=group.capacity, busy=group.busy) for group in pool.groups
+        ],
+    )
+
+
+# --- the methods
+
+
+def _unary(
+    service: str,
+    method: str,
+    role: str,
+    decode: Callable[[bytes, LimitSettings], Request | Rejection] | None = None,
+    encode: Callable[[Message], bytes] | None = None,
+) -> Route:
+    return Route(f"/cronoq.v1.{service}/{method}".encode(), f"{service}.{method}", role, False, decode, encode)
+
+
+WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", "worker", True, None, None)
+
+ROUTES: dict[bytes, Route] = {
+    route.path: route
+    for route in (
+        _unary("Tasks", "Submit", "client", decode_submit, encode_submit),
+        _unary("Tasks", "SubmitBatch", "client"),
+        _unary("Tasks", "Cancel", "client", decode_cancel, encode_cancel),
+        _unary("Tasks", "Get", "client", decode_get, encode_info),
+        _unary("Tasks", "ListTasks", "client"),
+        _unary("Tasks", "Wait", "client", decode_wait, encode_result),
+        _unary("Tasks", "Watch", "client"),
+        WORK,
+        _unary("Admin", "Snapshot", "metrics", decode_snapshot, encode_snapshot),
+        _unary("Admin", "AddRecurring", "admin"),
+        _unary("Admin", "RemoveRecurring", "admin"),
+        _unary("Admin", "ListWorkers", "metrics"),
+        _unary("Admin", "ListRecurring", "metrics"),
+    )
+}

@@ -1,0 +1,154 @@
+"""The messages of a worker stream: `WorkerMessage` -> the service's words; leases and its words -> `ServerMessage`.
+
+Both run once per lease or more, so each is one parse or one build of a message.
+"""
+
+from collections.abc import Callable
+
+from google.protobuf.message import DecodeError
+
+from cronoq_sansio.clock import seconds
+from cronoq_sansio.engine.task import Lease
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.limits import (
+    MAX_CONTENT_TYPE,
+    MAX_POOL_NAME,
+    MAX_WORKER_MESSAGE,
+    MAX_WORKER_NAME,
+    PROTOCOL_VERSION,
+)
+from cronoq_sansio.service.messages import (
+    AbortLease,
+    AttemptAborted,
+    Complete,
+    EmptyMessage,
+    Fail,
+    FromWorker,
+    Heartbeat,
+    Nack,
+    Register,
+    Registered,
+    SetSlots,
+    ToWorker,
+)
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.checks import check_pairs, check_text, clean_name, cut_text, duration, invalid
+from cronoq_sansio.wire.protobuf_codec import DEFAULT_POOL
+
+_EMPTY = EmptyMessage()
+
+
+def decode_worker(data: bytes, limits: LimitSettings) -> FromWorker | Rejection:
+    """One `WorkerMessage`. An empty oneof, or one with a member that is new to us, is an `EmptyMessage`."""
+    try:
+        message = pb.WorkerMessage.FromString(data)
+    except DecodeError:
+        return invalid("the message is not a valid cronoq.v1.WorkerMessage (damaged, or text that is not UTF-8)")
+    which = message.WhichOneof("msg")
+    if which is None:
+        return _EMPTY
+    return _DECODERS[which](message, limits)
+
+
+def _complete(message: pb.WorkerMessage, limits: LimitSettings) -> Complete:
+    """A content type that is too long or has a NUL is dropped: the output is worth more than its label."""
+    complete = message.complete
+    content_type = complete.content_type
+    if content_type and check_text("content_type", content_type, MAX_CONTENT_TYPE) is not None:
+        content_type = ""
+    return Complete(complete.lease, complete.output, content_type)
+
+
+def _fail(message: pb.WorkerMessage, limits: LimitSettings) -> Fail:
+    """A `retry_after_s` that is no duration is ignored (server.md section 4)."""
+    fail = message.fail
+    retry_after: int | Rejection = 0
+    if fail.HasField("retry_after_s"):
+        retry_after = duration("retry_after_s", fail.retry_after_s)
+    if isinstance(retry_after, Rejection):
+        retry_after = 0
+    return Fail(fail.lease, cut_text(fail.message, _message_limit(limits)), fail.permanent, retry_after)
+
+
+def _nack(message: pb.WorkerMessage, limits: LimitSettings) -> Nack:
+    return Nack(message.nack.lease, cut_text(message.nack.reason, _message_limit(limits)))
+
+
+def _message_limit(limits: LimitSettings) -> int:
+    return min(MAX_WORKER_MESSAGE, limits.max_message_bytes // 4)
+
+
+def _register(message: pb.WorkerMessage, limits: LimitSettings) -> Register | Rejection:
+    """The checks of server.md section 4 that need no state. The version comes first; the service judges it."""
+    register = message.register
+    version = register.protocol_version or 1  # 0 counts as 1
+    labels = tuple(sorted(register.labels.items()))
+    if version >= PROTOCOL_VERSION:
+        fault = check_text("pool", register.pool, MAX_POOL_NAME) or check_pairs(
+            "labels", labels, len(labels), limits.max_tags, limits.max_tag_len
+        )
+        if fault is not None:
+            return fault
+        if labels and not labels[0][0]:  # sorted: an empty name comes first
+            return invalid("labels: a name is empty")
+    name = clean_name(register.worker_name, MAX_WORKER_NAME)
+    return Register(register.pool or DEFAULT_POOL, register.slots, name, version, labels)
+
+
+_DECODERS: dict[str, Callable[[pb.WorkerMessage, LimitSettings], FromWorker | Rejection]] = {
+    "register": _register,
+    "heartbeat": lambda message, limits: Heartbeat(message.heartbeat.lease),
+    "complete": _complete,
+    "fail": _fail,
+    "set_slots": lambda message, limits: SetSlots(message.set_slots.slots),
+    "nack": _nack,
+    "cancelled": lambda message, limits: AttemptAborted(message.cancelled.lease),
+}
+
+
+def encode_for_worker(message: ToWorker | Lease) -> bytes:
+    """One `ServerMessage`."""
+    return encode_lease(message) if isinstance(message, Lease) else encode_to_worker(message)
+
+
+def encode_lease(lease: Lease) -> bytes:
+    """A `ServerMessage` with the lease; everything but the deadline is always set when the task has it."""
+    task = lease.task
+    spec = task.spec
+    message = pb.ServerMessage()
+    out = message.lease
+    out.lease = lease.id
+    out.task_id = task.id
+    out.attempt = lease.attempt
+    out.payload = spec.payload
+    out.kind = spec.kind
+    out.pool = spec.pool
+    out.priority = spec.priority + 1  # type: ignore[assignment]
+    out.lease_ttl_s = seconds(task.pool.settings.lease_ttl)
+    if spec.content_type:
+        out.content_type = spec.content_type
+    if spec.key:
+        out.key = spec.key
+    if spec.tags:
+        out.tags.update(spec.tags)
+    if spec.timeout is not None:
+        out.timeout_s = seconds(spec.timeout)
+    return message.SerializeToString()
+
+
+def encode_to_worker(message: ToWorker) -> bytes:
+    """A `ServerMessage` with anything but a lease."""
+    if isinstance(message, AbortLease):
+        return pb.ServerMessage(abort=pb.Abort(lease=message.lease, reason=message.reason)).SerializeToString()
+    if isinstance(message, Registered):
+        registered = pb.Registered(
+            worker_id=message.worker_id,
+            lease_ttl_s=seconds(message.lease_ttl),
+            slots=message.slots,
+            protocol_version=PROTOCOL_VERSION,
+            max_message_bytes=message.max_message_bytes,
+        )
+        return pb.ServerMessage(registered=registered).SerializeToString()
+    shutdown = pb.Shutdown(reason=message.reason, not_leader=message.not_leader)
+    return pb.ServerMessage(shutdown=shutdown).SerializeToString()

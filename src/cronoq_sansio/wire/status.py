@@ -1,0 +1,36 @@
+"""How a call ends, as HTTP/2 header fields (gRPC over HTTP/2, "Responses").
+
+A caller's fault gets the status of its code in `errors.MAPPINGS`. What is no gRPC call at all gets an HTTP status.
+"""
+
+from cronoq_sansio.errors import MAPPINGS, Code, Rejection
+from cronoq_sansio.limits import MAX_STATUS_MESSAGE
+from cronoq_sansio.wire.metadata import Headers, encode_entry, percent_encode
+
+RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
+OK: Headers = [(b"grpc-status", b"0")]
+
+
+def trailers(rejection: Rejection | None) -> Headers:
+    """The trailers of a call; None = success. Details of the rejection become metadata."""
+    if rejection is None:
+        return OK
+    fields = [
+        (b"grpc-status", b"%d" % MAPPINGS[rejection.code].grpc),
+        (b"grpc-message", percent_encode(rejection.message, MAX_STATUS_MESSAGE)),
+    ]
+    fields.extend(encode_entry(name, value) for name, value in rejection.details)
+    return fields
+
+
+def trailers_only(rejection: Rejection | None) -> Headers:
+    """The whole answer of a call that ends before any message was sent."""
+    return RESPONSE + trailers(rejection)
+
+
+def http_refusal(status: int, message: str) -> Headers:
+    """The answer to a request that is not a gRPC call; it still says why in `grpc-message`."""
+    fields = [(b":status", b"%d" % status)]
+    if status == 405:
+        fields.append((b"allow", b"POST"))
+    return fields + trailers(Rejection(Code.INVALID, message))

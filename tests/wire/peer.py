@@ -1,0 +1,191 @@
+"""A gRPC client without a socket, for the tests: h2's client role, and what it saw of each stream."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    PingAckReceived,
+    PingReceived,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from h2.settings import SettingCodes
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.service.access import authenticate
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.framing import frame
+from cronoq_sansio.wire.grpc import GrpcServer
+
+START = 1_000 * SECOND
+SUBMIT = "/cronoq.v1.Tasks/Submit"
+WORK = "/cronoq.v1.Workers/Work"
+
+
+@dataclass
+class Seen:
+    """One stream as the client sees it."""
+
+    headers: dict[str, str] = field(default_factory=dict)
+    trailers: dict[str, str] = field(default_factory=dict)
+    data: bytes = b""
+    frames: int = 0
+    ended: bool = False
+    reset: int | None = None
+
+    @property
+    def status(self) -> int | None:
+        """`grpc-status`, from trailers or a trailers-only answer."""
+        text = self.trailers.get("grpc-status", self.headers.get("grpc-status"))
+        return None if text is None else int(text)
+
+    @property
+    def message(self) -> str:
+        return self.trailers.get("grpc-message", self.headers.get("grpc-message", ""))
+
+    def messages(self) -> list[bytes]:
+        """The messages that came; fails on an incomplete one."""
+        found, rest = [], self.data
+        while rest:
+            size = int.from_bytes(rest[1:5], "big")
+            assert rest[0] == 0 and len(rest) >= 5 + size
+            found.append(rest[5 : 5 + size])
+            rest = rest[5 + size :]
+        return found
+
+
+class Peer:
+    """Client and server joined by memory. `events` collects what the server machine reported."""
+
+    def __init__(
+        self,
+        limits: LimitSettings | None = None,
+        *,
+        window: int = 1 << 20,
+        connection_window: int | None = None,
+        frame_size: int = 16_384,
+        credit: bool = True,
+        auth: Any = authenticate,
+    ) -> None:
+        self.now = START
+        self.server = GrpcServer(limits or LimitSettings(), START, auth)
+        self.client = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self.client.initiate_connection()
+        self.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window, SettingCodes.MAX_FRAME_SIZE: frame_size})
+        if connection_window is None:
+            self.client.increment_flow_control_window(16 << 20)
+        self.credit = credit
+        self.events: list[Any] = []
+        self.streams: dict[int, Seen] = {}
+        self.goaways: list[tuple[int, int]] = []
+        self.pings = 0
+        self.acks = 0
+        self.exchange()
+
+    # --- what the client does
+
+    def headers(self, path: str = SUBMIT, *extra: tuple[str, str], end: bool = False, **over: str | None) -> int:
+        """Open a stream; `over` replaces (or with None leaves out) header fields, `_` in names is `-`."""
+        stream_id: int = self.client.get_next_available_stream_id()
+        fields: dict[str, str | None] = {
+            ":method": "POST",
+            ":scheme": "http",
+            ":path": path,
+            ":authority": "localhost",
+            "te": "trailers",
+            "content-type": "application/grpc",
+        }
+        for name, text in over.items():
+            fields[(":" if name in ("method", "path") else "") + name.replace("_", "-")] = text
+        list_of_fields = [(name, text) for name, text in fields.items() if text is not None]
+        self.client.send_headers(stream_id, list_of_fields + list(extra), end_stream=end)
+        self.streams[stream_id] = Seen()
+        return stream_id
+
+    def data(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
+        size = self.client.max_outbound_frame_size
+        pieces = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
+        for piece in pieces[:-1]:
+            self.client.send_data(stream_id, piece)
+        self.client.send_data(stream_id, pieces[-1], end_stream=end)
+
+    def call(self, message: Any, path: str = SUBMIT, *extra: tuple[str, str], **over: str | None) -> int:
+        """A whole unary call."""
+        stream_id = self.headers(path, *extra, **over)
+        self.data(stream_id, frame(message.SerializeToString()), end=True)
+        return stream_id
+
+    def work(self, slots: int = 4) -> int:
+        """A worker stream with its Register."""
+        stream_id = self.headers(WORK)
+        register = pb.Register(pool="default", slots=slots, worker_name="w", protocol_version=3)
+        self.say(stream_id, pb.WorkerMessage(register=register))
+        return stream_id
+
+    def say(self, stream_id: int, message: Any) -> None:
+        self.data(stream_id, frame(message.SerializeToString()))
+
+    # --- what moves
+
+    def exchange(self, after: int = 0, *, limit: int = 1 << 20, server_events: bool = True) -> list[Any]:
+        """Move bytes both ways until nothing moves; the events of the server machine."""
+        self.now += after
+        fresh: list[Any] = []
+        while True:
+            sent = self.client.data_to_send()
+            if sent:
+                fresh += self.server.receive(sent, self.now)
+            got = self.server.take(limit) if self.server.wants_write() else b""
+            if got:
+                self.watch(got)
+            if not sent and not got:
+                break
+        fresh += self.server.take_events()
+        self.events += fresh
+        return fresh
+
+    def timer(self, after: int) -> list[Any]:
+        """Let time pass; every timer that is due on the way fires on time."""
+        until = self.now + after
+        fresh: list[Any] = []
+        while (due := self.server.next_timeout()) is not None and due <= until:
+            self.now = max(self.now, due)
+            fresh += self.server.handle_timer(self.now)
+        self.now = until
+        self.events += fresh
+        return fresh
+
+    def watch(self, data: bytes) -> None:
+        for event in self.client.receive_data(data):
+            seen = self.streams.get(getattr(event, "stream_id", None) or 0)
+            if isinstance(event, ResponseReceived):
+                assert seen is not None
+                seen.headers = dict(event.headers)  # type: ignore[arg-type]
+            elif isinstance(event, DataReceived):
+                assert seen is not None
+                seen.data += event.data
+                seen.frames += 1
+                if self.credit:
+                    self.client.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+            elif isinstance(event, TrailersReceived):
+                assert seen is not None
+                seen.trailers = dict(event.headers)  # type: ignore[arg-type]
+            elif isinstance(event, StreamEnded):
+                assert seen is not None
+                seen.ended = True
+            elif isinstance(event, StreamReset):
+                assert seen is not None
+                seen.reset = int(event.error_code or 0)
+            elif isinstance(event, ConnectionTerminated):
+                self.goaways.append((event.last_stream_id or 0, int(event.error_code or 0)))
+            elif isinstance(event, PingReceived):
+                self.pings += 1
+            elif isinstance(event, PingAckReceived):
+                self.acks += 1

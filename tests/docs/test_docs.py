@@ -1,0 +1,137 @@
+"""The pages say what the code does: nothing is missing, and what claims to run does run."""
+
+import re
+import shlex
+import tomllib
+
+import pytest
+
+from cronoq._cli.main import app
+from cronoq._cli.main import main as command_line
+from cronoq.config import load
+from cronoq_sansio import limits
+from cronoq_sansio.errors import Code
+from cronoq_sansio.settings_table import RETRY, TABLES
+from tests.tidy.tree import ROOT, tracked
+
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = [path for path in tracked() if path.suffix == ".md"]
+MAKEFILE = (ROOT / "Makefile").read_text()
+TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
+COMMANDS = [name for name in app.resolved_commands() if not name.startswith("-")]
+
+
+def page(name):
+    return (REFERENCE / f"{name}.md").read_text(encoding="utf-8")
+
+
+def name(path):
+    return path.relative_to(ROOT).as_posix()
+
+
+def blocks(path, language):
+    """(line, text) of each code block of a language."""
+    text = path.read_text(encoding="utf-8")
+    return [
+        (text.count("\n", 0, found.start()) + 1, found[1])
+        for found in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    ]
+
+
+def every(language):
+    return [
+        pytest.param(path, text, id=f"{name(path)}:{line}") for path in PAGES for line, text in blocks(path, language)
+    ]
+
+
+# --- nothing is missing
+
+
+@pytest.mark.parametrize("table", [*TABLES, RETRY], ids=lambda table: table.name)
+def test_every_setting_is_documented(table):
+    heading = f"[[{table.name}]]" if table.name == "pools" else f"[{table.name}]"
+    section = page("settings").partition(f"## `{heading}`\n")[2].partition("\n## ")[0]
+    for key in table.keys:
+        assert f"| `{key.name}` |" in section
+
+
+def test_every_error_code_is_documented():
+    for code in Code:
+        assert f"| `{code.value}` |" in page("errors")
+
+
+def test_every_command_and_option_is_documented():
+    text = page("commands")
+    for command, parsed in app.resolved_commands().items():
+        if command in COMMANDS:
+            section = text.partition(f"## `cronoq-trio {command}`\n")[2].partition("\n## ")[0]
+            assert section.strip()
+            for argument in parsed.assemble_argument_collection():
+                assert all(f"`{option}" in section for option in argument.names)
+
+
+def test_every_fixed_limit_is_documented():
+    for limit in vars(limits):
+        if limit.isupper() and limit != "SECOND":
+            assert f"| `{limit}` |" in page("limits"), limit
+
+
+# --- what is named exists
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_every_make_target_that_is_named_exists(path):
+    named = set(re.findall(r"(?:^|`)make ([a-z]+)", path.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= TARGETS
+
+
+@pytest.mark.parametrize("path", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(path):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize(("path", "text"), every("console"))
+def test_console_blocks_name_programs_and_options_that_exist(path, text):
+    for line in text.splitlines():
+        words = shlex.split(line)
+        if words[0] == "make":
+            assert words[1] in TARGETS
+        elif words[0].endswith("python"):
+            assert (ROOT / words[1]).exists()
+        elif words[0] == "cronoq-trio":
+            assert words[1] in COMMANDS
+            options = {option for argument in app[words[1]].assemble_argument_collection() for option in argument.names}
+            assert {word for word in words[2:] if word.startswith("-")} <= options
+
+
+# --- what claims to run does run
+
+
+@pytest.mark.parametrize(("path", "text"), every("toml"))
+def test_configurations_are_valid(path, text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cronoq.toml").write_text(text)
+    assert tomllib.loads(text) and load("cronoq.toml", environ={}).settings.pools
+
+
+def test_the_errors_that_are_shown_are_real(tmp_path, monkeypatch, capsys):
+    """The page shows the answer to its own configuration with two keys spoilt."""
+    how_to = ROOT / "docs" / "howto" / "configure.md"
+    ((_, toml),) = blocks(how_to, "toml")
+    ((_, shown),) = blocks(how_to, "text")
+    spoilt = toml.replace("max_pending_per_pool", "max_pending_pool").replace("lease_ttl_s = 10", "lease_ttl_s = 0")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cronoq.toml").write_text(spoilt)
+    assert command_line(["check", "--config", "cronoq.toml"]) == 1
+    assert capsys.readouterr().err == shown
+
+
+@pytest.mark.parametrize("path", [path for path in tracked() if name(path).startswith("docs/examples/")], ids=name)
+def test_examples_compile(path):
+    compile(path.read_text(encoding="utf-8"), str(path), "exec")
+
+
+def test_the_worker_of_the_readme_is_the_example():
+    ((_, shown),) = blocks(ROOT / "README.md", "python")
+    assert shown == (ROOT / "docs" / "examples" / "worker.py").read_text(encoding="utf-8")

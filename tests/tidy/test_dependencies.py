@@ -8,7 +8,8 @@ from tests.tidy.tree import ROOT, imports, python_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 DISTRIBUTIONS = {"google": "protobuf", "grpc": "grpcio", "grpc_tools": "grpcio-tools", "pytest_trio": "pytest-trio"}
-OWN = ("cronoq", "cronoq_sansio", "tests", "tools", "bench")
+#: Ours: the packages, and what scripts import from beside themselves.
+OWN = {"cronoq", "cronoq_sansio", "tests", "tools", "bench"} | {path.stem for path in (ROOT / "bench").iterdir()}
 #: Needed without being imported by code that people write.
 NOT_IMPORTED = {"mypy", "pytest-trio", "ruff", "types-protobuf"}
 

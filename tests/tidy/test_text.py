@@ -18,7 +18,6 @@ WORDS = [
     "/work" + "/",
     "../" + "shared",
     "/root" + "/",
-    "/home" + "/",
     "/tmp" + "/v/",
     "clau" + "de",
     "anthro" + "pic",

@@ -1,0 +1,309 @@
+"""Any sequence of events, cut into any batches, keeps the rules; and in the end nothing is lost, held or left over.
+
+A script is a list of moves that say nothing of ids: "the second open call ends", "the worker reports on its first lease".
+The harness checks every action as it is performed. At the end everything is made durable, time passes, workers finish what
+they have: then each call has exactly one answer, each task has one final status, and every size is back at its baseline.
+"""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired, WallClockMoved
+from cronoq_sansio.engine.records import TaskFinished
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.service.access import ANYONE
+from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, Settings
+from cronoq_sansio.spec import RetryPolicy
+from tests.service.harness import Harness, spec
+
+RETRY = RetryPolicy(2, SECOND, 2.0, 4 * SECOND, False)
+SETTINGS = Settings(
+    limits=replace(LimitSettings(), max_wait=20 * SECOND, request_timeout=10 * SECOND, max_message_bytes=4096),
+    outputs=OutputSettings(cache_entries=2, cache_bytes=8, info_entries=3),
+    pools=(
+        PoolSettings("default", max=3, lease_ttl=5 * SECOND, retry=RETRY),
+        PoolSettings("other", max=2, lease_ttl=5 * SECOND, retry=RETRY, max_pending=3),
+    ),
+)
+FORGETFUL = replace(
+    SETTINGS,
+    outputs=OutputSettings(cache_entries=0, cache_bytes=8, info_entries=0),
+    limits=replace(SETTINGS.limits, key_retention_max=1),
+)
+
+keys = st.sampled_from(["", "a", "b", "c"])
+pools = st.sampled_from(["default", "default", "other"])
+refs = st.one_of(st.integers(1, 6), st.sampled_from(["a", "b", "c"]))
+labels = st.sampled_from([(), (), (("gpu", "1"),)])
+which = st.integers(0, 3)
+timeouts = st.sampled_from([None, 0, SECOND, 8 * SECOND])
+deadlines = st.sampled_from([None, None, 0, 3 * SECOND])
+
+move = st.one_of(
+    st.tuples(st.just("submit"), pools, keys, st.sampled_from([None, 2 * SECOND]), deadlines),
+    st.tuples(st.just("submit_wait"), pools, keys, timeouts, deadlines),
+    st.tuples(st.just("cancel"), refs),
+    st.tuples(st.just("get"), refs, deadlines),
+    st.tuples(st.just("wait"), refs, timeouts, deadlines),
+    st.tuples(st.just("snapshot")),
+    st.tuples(st.just("hang_up"), which),
+    st.tuples(st.just("connect")),
+    st.tuples(st.just("register"), which, pools, st.integers(0, 4), labels),
+    st.tuples(st.just("register"), which, pools, st.integers(1, 2), labels),
+    st.tuples(st.just("slots"), which, st.integers(0, 3)),
+    st.tuples(st.just("gone"), which),
+    st.tuples(st.just("beat"), which, which),
+    st.tuples(st.just("complete"), which, which, st.sampled_from([b"", b"four", b"x" * 4000])),
+    st.tuples(st.just("complete"), which, which, st.just(b"ok")),
+    st.tuples(st.just("fail"), which, which, st.booleans()),
+    st.tuples(st.just("nack"), which, which),
+    st.tuples(st.just("nack"), which, st.just(0)),
+    st.tuples(st.just("slots"), which, st.integers(1, 3)),
+    st.tuples(st.just("aborted"), which, which),
+    st.tuples(st.just("stale"), which, st.integers(1, 6)),
+    st.tuples(st.just("durable"), st.integers(1, 3)),
+    st.tuples(st.just("durable"), st.just(99)),
+    st.tuples(st.just("advance"), st.sampled_from([SECOND // 2, SECOND, 4 * SECOND, 6 * SECOND])),
+    st.tuples(st.just("store"), which),
+    st.tuples(st.just("store_fails"), which),
+    st.tuples(st.just("pressure"), st.sampled_from(["slow", None, None, None])),
+    st.tuples(st.just("odd"), st.integers(0, 4)),
+)
+cut = st.booleans()
+"""True: the batch ends after this move."""
+
+BUSY = [
+    *[(("connect",), True)] * 3,
+    (("register", 0, "default", 3, ()), False),
+    (("register", 1, "default", 2, ()), False),
+    (("register", 2, "default", 1, (("gpu", "1"),)), False),
+    *[(("submit", "default", "", None, None), False)] * 4,
+    (("submit", "default", "a", None, None), False),
+    (("submit", "default", "b", 2 * SECOND, None), True),
+    (("durable", 99), True),
+]
+prelude = st.sampled_from([[], BUSY, BUSY, BUSY])
+
+
+class Player:
+    """Turns moves into events, against what workers and callers know at that moment."""
+
+    def __init__(self, settings, volatile):
+        self.rig = Harness(settings, volatile=volatile)
+        self.batch = []
+        self.calls = []
+        self.ended = set()
+
+    def flush(self):
+        batch, self.batch = self.batch, []
+        self.rig.handle(*batch)
+
+    def play(self, script):
+        for (name, *arguments), ends in script:
+            getattr(self, name)(*arguments)
+            if ends:
+                self.flush()
+        self.flush()
+
+    def call(self, request, deadline=None):
+        call = m.Call("")
+        self.calls.append((call, request))
+        self.batch.append(self.rig.received(call, request, deadline))
+
+    def submit(self, pool, key, timeout, deadline):
+        self.call(m.Submit(spec(pool, key, timeout=timeout), False, None), deadline)
+
+    def submit_wait(self, pool, key, timeout, deadline):
+        self.call(m.Submit(spec(pool, key), True, timeout), deadline)
+
+    def cancel(self, ref):
+        self.call(m.Cancel(ref))
+
+    def get(self, ref, deadline):
+        self.call(m.Get(ref), deadline)
+
+    def wait(self, ref, timeout, deadline):
+        self.call(m.Wait(ref, timeout), deadline)
+
+    def snapshot(self):
+        self.call(m.GetSnapshot())
+
+    def hang_up(self, index):
+        waiting = [call for call, _ in self.calls if call not in self.rig.answers and call not in self.ended]
+        if index < len(waiting):
+            self.ended.add(waiting[index])
+            self.batch.append(m.CallEnded(waiting[index]))
+
+    def connect(self):
+        self.batch.append(m.WorkerConnected(m.WorkerStream(""), ANYONE))
+
+    def stream(self, index):
+        """One of the streams that are open as far as their peers know."""
+        self.flush()
+        streams = [stream for stream, peer in self.rig.peers.items() if not peer.closed]
+        return streams[index] if index < len(streams) else None
+
+    def says(self, index, message):
+        stream = self.stream(index)
+        if stream is not None:
+            self.batch.append(m.WorkerSent(stream, message))
+
+    def register(self, index, pool, slots, labels):
+        stream = self.stream(index)
+        if stream is not None and not self.rig.peers[stream].registered:
+            self.batch.append(m.WorkerSent(stream, m.Register(pool, slots, "", 3, labels)))
+
+    def slots(self, index, slots):
+        stream = self.stream(index)
+        if stream is not None and self.rig.peers[stream].registered:
+            self.batch.append(m.WorkerSent(stream, m.SetSlots(slots)))
+
+    def gone(self, index):
+        stream = self.stream(index)
+        if stream is not None:
+            self.batch.append(m.WorkerGone(stream, "reset"))
+
+    def report(self, worker, index, make):
+        """A report on a lease that the worker has, written before it read what this batch sends it."""
+        stream = self.stream(worker)
+        if stream is None:
+            return
+        leases = self.rig.leases(stream)
+        if index < len(leases):
+            self.batch.append(m.WorkerSent(stream, make(leases[index])))
+
+    def beat(self, worker, index):
+        self.report(worker, index, m.Heartbeat)
+
+    def complete(self, worker, index, output):
+        self.report(worker, index, lambda lease: m.Complete(lease, output, "text/plain"))
+
+    def fail(self, worker, index, permanent):
+        self.report(worker, index, lambda lease: m.Fail(lease, "broken", permanent, 0))
+
+    def nack(self, worker, index):
+        self.report(worker, index, lambda lease: m.Nack(lease, "busy"))
+
+    def aborted(self, worker, index):
+        self.report(worker, index, m.AttemptAborted)
+
+    def stale(self, worker, lease):
+        stream = self.stream(worker)
+        if stream is None or not self.rig.peers[stream].registered:
+            return
+        if lease not in self.rig.leases(stream):
+            self.batch.append(m.WorkerSent(stream, m.Complete(lease, b"", "")))
+
+    def durable(self, steps):
+        if self.rig.waiting:
+            self.batch.append(self.rig.commit(steps))
+
+    def advance(self, nanoseconds):
+        self.flush()
+        due = self.rig.outbox.next_timeout()
+        self.rig.now += nanoseconds
+        if due is not None and due <= self.rig.now:
+            self.batch.append(TimerFired())
+
+    def store(self, index):
+        queries = list(self.rig.queries)
+        if index < len(queries):
+            self.batch.append(self.rig.store_answer(queries[index]))
+
+    def store_fails(self, index):
+        queries = list(self.rig.queries)
+        if index < len(queries):
+            rejection = Rejection(Code.UNAVAILABLE, "the store is gone")
+            self.batch.append(m.StoreAnswered(self.rig.queries.pop(queries[index]), rejection))
+
+    def pressure(self, reason):
+        self.batch.append(m.StorePressure(reason))
+
+    def odd(self, number):
+        event = (CommitsStalled(), CommitsResumed(SECOND), Stalled(SECOND), WallClockMoved(-SECOND), TimerFired())[number]
+        self.batch.append(event)
+
+
+def finish(player):
+    """Let everything come to an end: workers report, commits succeed, the store answers, time passes."""
+    rig = player.rig
+    rig.handle(m.StorePressure(None), CommitsResumed(0))
+    helpers = [rig.worker(3, pool, **dict(labels)) for pool in ("default", "other") for labels in ((), (("gpu", "1"),))]
+    for _ in range(60):
+        rig.durable()
+        for stream, peer in list(rig.peers.items()):
+            for lease in list(peer.leases):
+                rig.say(stream, m.Complete(lease, b"end", ""))
+        while rig.queries:
+            rig.answer_store()
+        rig.advance(SECOND)
+    for stream in helpers:
+        rig.handle(m.WorkerGone(stream, "done"))
+    rig.durable()
+
+
+def check_end(player):
+    rig = player.rig
+    for call, request in player.calls:
+        assert call in rig.answers or call in player.ended, f"no answer to {request}"
+    assert not rig.engine.tasks.live
+    finals = [row.state for row in rig.rows.values()]
+    assert all(isinstance(state, TaskFinished) for state in finals)
+    for action in rig.answers.values():
+        check_answer(rig, action)
+    statistics = rig.service.statistics()
+    for name in ("open_requests", "open_waits", "waiting_for_tasks", "waiting_for_store", "refused_leases", "leases"):
+        assert statistics[name] == 0, name
+    assert rig.outbox.held() == 0
+    connected = sum(not peer.closed for peer in rig.peers.values())
+    assert statistics["workers"] + statistics["unregistered_streams"] == connected
+    assert statistics["service_timers"] == statistics["unregistered_streams"]
+    rig.advance(30 * SECOND)
+    assert rig.service.statistics()["service_timers"] == 0
+
+
+def check_answer(rig, action):
+    """What was told of an end is what the store has for good."""
+    message = getattr(action, "message", None)
+    result = message.result if isinstance(message, m.SubmitReply) else message
+    if isinstance(result, m.TaskResult | m.TaskInfo) and result.status >= 6:
+        assert rig.rows[result.task_id].state.status == result.status
+    if isinstance(message, m.CancelReply | m.SubmitReply):
+        assert rig.rows
+    if isinstance(result, m.TaskResult) and result.output is not None:
+        assert rig.rows[result.task_id].output.output == result.output
+
+
+@given(st.lists(st.tuples(move, cut), min_size=20, max_size=80), prelude, st.booleans(), st.sampled_from([SETTINGS, FORGETFUL]))
+def test_any_script_keeps_the_rules_and_comes_to_rest(script, before, volatile, configured):
+    player = Player(configured, volatile)
+    player.play(before + script)
+    finish(player)
+    check_end(player)
+
+
+@given(st.lists(st.tuples(move, cut), min_size=10, max_size=40), prelude, st.integers(0, 12), st.booleans())
+def test_any_script_can_be_stopped(script, before, grace, durable_late):
+    player = Player(SETTINGS, False)
+    player.play(before + script)
+    rig = player.rig
+    rig.handle(m.StopRequested(grace * SECOND))
+    for _ in range(grace + 1):
+        if not durable_late:
+            rig.durable()
+        rig.advance(SECOND)
+    assert not rig.engine.running
+    rig.durable()
+    assert rig.finished
+    for stream, peer in rig.peers.items():
+        assert peer.closed or stream.session is None or peer.registered
+    while rig.queries:
+        rig.answer_store()
+    for call, request in player.calls:
+        assert call in rig.answers or call in player.ended, f"no answer to {request}"
+    assert rig.outbox.held() == 0
+    assert rig.service.statistics()["service_timers"] == 0

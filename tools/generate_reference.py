@@ -128,7 +128,7 @@ Variables: `CRONOQ_CONFIG` names the configuration file, `CRONOQ_LOG` sets the l
     for name, command in app.resolved_commands().items():
         if name.startswith("-"):
             continue
-        summary, _, parameters = (inspect.cleandoc(command.help)).partition("\n\nParameters\n----------\n")
+        summary, _, parameters = inspect.cleandoc(command.help).partition("\n\nParameters\n----------\n")
         text += f"\n## `{PROGRAM} {name}`\n\n{summary}\n"
         described = {
             parameter: " ".join(words.split())

@@ -2,6 +2,7 @@
 
 import os
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import pytest
 from cronoq import __version__
 from cronoq._cli import serving
 from cronoq._cli.main import app, main
-from cronoq._cli.prediction import address_trouble, path_trouble
+from cronoq._stores.base import StoreUnusable
+from cronoq._stores.sqlite_probe import probe
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -136,43 +138,75 @@ def test_check_applies_the_flags(run):
     assert run("check", "-c", "c.toml", "--memory", "--insecure-no-auth") == (0, "valid\n", "")
 
 
-def test_check_predicts_every_trouble_of_the_machine(run):
+def test_check_predicts_every_trouble_of_the_machine(run, folder, monkeypatch):
+    monkeypatch.setenv("CRONOQ_LOG", "loud")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         write(port, kind="sqlite", path="no/x.db")
-        assert run("check", "-c", "c.toml") == (
-            1,
-            "",
-            f"Error: c.toml: server.grpc_addr: cannot listen on 127.0.0.1:{port}: Address already in use\n"
-            "Error: c.toml: store.path: the folder no does not exist; make it first\n",
-        )
+        code, out, err = run("check", "-c", "c.toml")
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        "Error: c.toml: CRONOQ_LOG: 'loud' is not one of debug, info, warning, error, console, json",
+        f"Error: c.toml: store.path: no/x.db: the folder {folder.resolve()}/no does not exist; create it,"
+        " or set another store.path",
+        f"Error: c.toml: server.grpc_addr: cannot listen on 127.0.0.1:{port}: another program listens there;"
+        " stop it, or choose another server.grpc_addr",
+    ]
 
 
-def test_an_address_of_another_machine_cannot_be_listened_on():
-    assert address_trouble(("192.0.2.1", 0)).startswith("cannot listen on 192.0.2.1:0: ")
+def test_check_knows_foreign_and_damaged_files(run):
+    connection = sqlite3.connect("foreign.db")
+    connection.execute("CREATE TABLE t (x)")
+    connection.commit()
+    connection.close()
+    Path("damaged.db").write_bytes(b"not a database, but long enough to look like one" * 100)
+    for path, words in (
+        ("foreign.db", "another program"),
+        ("damaged.db", "not an SQLite database"),
+        (".", "directory"),
+    ):
+        write(free_port(), kind="sqlite", path=path)
+        code, out, err = run("check", "-c", "c.toml")
+        assert (code, out) == (1, "") and words in err and err.count("\n") == 1
 
 
-def test_a_port_that_was_just_closed_is_no_trouble():
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = server.getsockname()
-        with socket.create_connection(address), server.accept()[0] as accepted:
-            accepted.close()
-    assert address_trouble(address) == ""
+def test_check_neither_makes_nor_changes_a_file(run):
+    write(free_port(), kind="sqlite", path="x.db")
+    Path("x.db").touch()
+    assert run("check", "-c", "c.toml")[:2] == (0, "valid\n")
+    assert Path("x.db").stat().st_size == 0
+    assert sorted(path.name for path in Path().iterdir()) == ["c.toml", "x.db"]
 
 
-def test_paths(folder):
-    assert path_trouble("x.db") == ""
-    (folder / "d").mkdir()
-    assert path_trouble("d") == "d is not a file"
-    (folder / "dangling").symlink_to("nowhere")
-    assert path_trouble("dangling") == "dangling is not a file"
-    (folder / "f").touch()
-    assert path_trouble("f/x.db") == "the folder f does not exist; make it first"
-    if os.getuid():
-        (folder / "d").chmod(0o500)
-        assert path_trouble("d/x.db") == "the folder d is not writable for this user"
+def test_a_server_that_runs_on_the_file_is_taken_for_the_one_to_be_replaced(run, folder):
+    fcntl = pytest.importorskip("fcntl")
+    with socket.create_server(("127.0.0.1", 0)) as server, open("x.db.leader", "w") as lock:
+        port = server.getsockname()[1]
+        Path("x.db").touch()
+        lock.write("4711\n")
+        lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        write(port, kind="sqlite", path="x.db")
+        code, out, err = run("check", "-c", "c.toml")
+        assert (code, out) == (0, "valid\n")
+        assert [line.split(": ")[:3] for line in err.splitlines()] == [
+            ["Note", "c.toml", "store.path"],
+            ["Note", "c.toml", "server.grpc_addr"],
+        ]
+        assert "pid 4711" in err
+        write(port)
+        assert run("check", "-c", "c.toml")[0] == 1, "with tasks in memory nothing says whose port it is"
+    Path("x.db").unlink()
+
+
+def test_a_folder_that_is_not_writable(folder):
+    if os.geteuid() == 0:
+        pytest.skip("everything is writable for root")
+    (folder / "d").mkdir(mode=0o500)
+    with pytest.raises(StoreUnusable, match="not writable for this user"):
+        probe("d/x.db")
 
 
 # --- serve

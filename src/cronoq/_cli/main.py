@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return FAILED
     except Exception as error:
-        if os.environ.get("CRONOQ_LOG", "").lower() == "debug":
+        if "debug" in os.environ.get("CRONOQ_LOG", "").lower():
             traceback.print_exc()
         return _fail(f"a fault of the program: {error!r}; CRONOQ_LOG=debug shows where", FAILED)
 

@@ -1,47 +1,46 @@
-"""What the machine would say to a start with these settings, asked without starting: the port, the folder, the file."""
+"""What the machine would say to a start with these settings, asked without starting: the address, the file, the log.
 
-import os
-import socket
-import sys
+A server that leads on the same file now is taken for the one that is about to be replaced: its lock and a port that is
+taken are then worth a note, but no reason against the start that follows its stop.
+"""
 
+import errno
+
+from cronoq._observe.logs import parse
+from cronoq._runtime.listeners import bind
+from cronoq._stores.base import StoreError, StoreHeld
+from cronoq._stores.sqlite_probe import probe
+from cronoq.errors import StartError
 from cronoq_sansio.settings import Settings
-from cronoq_sansio.settings_check import format_address
+from cronoq_sansio.values import value
 
 
-def predict(settings: Settings) -> list[str]:
-    """Every reason why the server would not start now, each a sentence that begins with the key at fault."""
-    problems = []
-    if trouble := address_trouble(settings.server.grpc_addr):
-        problems.append(f"server.grpc_addr: {trouble}")
-    if settings.store.kind == "sqlite" and (trouble := path_trouble(settings.store.path)):
-        problems.append(f"store.path: {trouble}")
-    return problems
+@value
+class Prediction:
+    """Sentences; without problems the server would start."""
+
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]
 
 
-def address_trouble(address: tuple[str, int]) -> str:
-    """Why nothing can listen on the address; empty when it can."""
-    family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+def predict(settings: Settings, log: str) -> Prediction:
+    """Try what a start would try, and undo it at once. `log` is the text of `CRONOQ_LOG`."""
+    problems: list[str] = []
+    notes: list[str] = []
     try:
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            if sys.platform != "win32":  # there it would mean "share the port"
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(address)
-            probe.listen(1)
-    except OSError as error:
-        return f"cannot listen on {format_address(address)}: {error.strerror or error}"
-    return ""
-
-
-def path_trouble(path: str) -> str:
-    """Why no database can be opened or made at the path; empty when it can. The content is not looked at."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        return f"the folder {folder} does not exist; make it first"
-    if os.path.lexists(path):
-        if not os.path.isfile(path):
-            return f"{path} is not a file"
-        if not os.access(path, os.R_OK | os.W_OK):
-            return f"{path} is not readable and writable for this user"
-    if not os.access(folder, os.W_OK | os.X_OK):
-        return f"the folder {folder} is not writable for this user"
-    return ""
+        parse(log)
+    except ValueError as error:
+        problems.append(str(error))
+    if settings.store.kind == "sqlite":
+        try:
+            probe(settings.store.path)
+        except StoreHeld as error:
+            notes.append(f"store.path: {error}")
+        except StoreError as error:
+            problems.append(f"store.path: {error}")
+    try:
+        bind(settings.server.grpc_addr, "server.grpc_addr").close()
+    except StartError as error:
+        taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
+        (notes if taken and notes else problems).append(f"server.grpc_addr: {error}")
+    return Prediction(tuple(problems), tuple(notes))

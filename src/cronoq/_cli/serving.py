@@ -1,5 +1,7 @@
 """`serve` runs the server, `check` says beforehand whether it would start."""
 
+import os
+import sys
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -34,6 +36,8 @@ def serve(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag
 def check(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag = False) -> int:
     """Say whether `serve` with the same options would start: print `valid`, or every reason why not.
 
+    A server that runs on the same SQLite file now is taken for the one to be replaced, and only noted on stderr.
+
     Parameters
     ----------
     config:
@@ -47,8 +51,10 @@ def check(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag
     from cronoq.config import load
 
     loaded = load(config, memory=memory, insecure_no_auth=insecure_no_auth)
-    problems = predict(loaded.settings)
-    if problems:
-        raise ConfigError(tuple(f"{loaded.source}: {problem}" for problem in problems))
+    prediction = predict(loaded.settings, os.environ.get("CRONOQ_LOG", ""))
+    for note in prediction.notes:
+        print(f"Note: {loaded.source}: {note}", file=sys.stderr)
+    if prediction.problems:
+        raise ConfigError(tuple(f"{loaded.source}: {problem}" for problem in prediction.problems))
     print("valid")
     return 0

@@ -29,6 +29,10 @@ class StoreUnusable(StoreError):
     """The store cannot be opened at all: missing folder, foreign, damaged or newer file, held by another process."""
 
 
+class StoreHeld(StoreUnusable):
+    """Another living process leads on the store; it can be opened once that one has ended."""
+
+
 class StoreUnavailable(StoreError):
     """Transient: busy, disk full, I/O error. Nothing of the batch is acknowledged; try again."""
 

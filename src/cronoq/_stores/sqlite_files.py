@@ -8,7 +8,7 @@ import os
 import stat
 from collections.abc import Callable
 
-from cronoq._stores.base import StoreUnusable
+from cronoq._stores.base import StoreHeld, StoreUnusable
 
 FILE_MODE = 0o600
 """Payloads, outputs and keys are the callers' secrets. SQLite gives `-wal` and `-shm` the mode of the file."""
@@ -31,8 +31,8 @@ class DatabaseFile:
         """Set by `prepare`."""
         self._identity: tuple[int, int] | None = None
 
-    def prepare(self) -> None:
-        """Resolve the name, check the place and create the file when it is missing. Raises `StoreUnusable`."""
+    def locate(self) -> str:
+        """Resolve the name and check the place; returns the folder. Changes nothing. Raises `StoreUnusable`."""
         _locking(self)
         try:
             self.path = os.path.realpath(self.given)
@@ -49,6 +49,11 @@ class DatabaseFile:
                 f"{self.given} lies on a network file system ({network}), where SQLite's locks do not hold; "
                 "set a store.path on a local disk"
             )
+        return folder
+
+    def prepare(self) -> None:
+        """Check the place and create the file when it is missing. Raises `StoreUnusable`."""
+        folder = self.locate()
         try:
             self._create(folder)
             found = os.stat(self.path)
@@ -135,7 +140,7 @@ class LeaderLock:
             os.close(descriptor)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 who = f"the server with pid {holder}" if holder.isdigit() else "another server"
-                raise StoreUnusable(
+                raise StoreHeld(
                     f"{self._file.given} is in use by {who}; stop that one first, or set another store.path"
                 ) from None
             raise StoreUnusable(

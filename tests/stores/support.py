@@ -109,9 +109,7 @@ class Harness:
         if self.kind == "sqlite":
             return SqliteStore(self.path, key_retention_max=key_retention_max)
         if key_retention_max not in self._memory:
-            self._memory[key_retention_max] = MemoryStore(
-                key_retention=RETENTION, key_retention_max=key_retention_max
-            )
+            self._memory[key_retention_max] = MemoryStore(key_retention=RETENTION, key_retention_max=key_retention_max)
         return self._memory[key_retention_max]
 
     def run(self, body: Callable[..., Awaitable[Any]], *arguments: Any) -> Any:

@@ -10,7 +10,20 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from cronoq_sansio.engine.records import FinishedLoaded, OutputStored, TaskInserted
 from cronoq_sansio.spec import RetryOverride, TaskSpec, TaskStatus
-from tests.stores.support import UNIX, WALL, Harness, as_loaded, attempt, batch, changed, ended, find, finished, live, loaded
+from tests.stores.support import (
+    UNIX,
+    WALL,
+    Harness,
+    as_loaded,
+    attempt,
+    batch,
+    changed,
+    ended,
+    find,
+    finished,
+    live,
+    loaded,
+)
 
 LIVE = [TaskStatus.BLOCKED, TaskStatus.SCHEDULED, TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.RETRYING]
 ENDS = [status for status in TaskStatus if status.terminal]
@@ -67,7 +80,9 @@ class Agreement(RuleBasedStateMachine):
             assert claim.first_task_id > max([*self.specs, *self.ends], default=0)
             self.highest = max(self.highest, claim.first_task_id)
 
-    @rule(key=st.sampled_from(KEYS), payload=st.binary(max_size=40), kind=TEXT, priority=st.integers(0, 3), data=st.data())
+    @rule(
+        key=st.sampled_from(KEYS), payload=st.binary(max_size=40), kind=TEXT, priority=st.integers(0, 3), data=st.data()
+    )
     def submit(self, key, payload, kind, priority, data):
         if key and any(task.spec.key == key for task in self.specs.values()):
             key = ""

@@ -96,19 +96,19 @@ class MemoryStore:
         spec = inserted.spec
         state = self._changed.get(task_id)
         info = TaskInfo(
-            task_id,
-            state.status if state else TaskStatus.READY,
-            spec.pool,
-            spec.key,
-            spec.kind,
-            state.attempt if state else 0,
-            inserted.max_attempts,
-            inserted.arrival,
-            (state.last_started or None) if state else None,
-            None,
-            state.message if state else "",
-            False,
-            spec.priority,
+            task_id=task_id,
+            status=state.status if state else TaskStatus.READY,
+            pool=spec.pool,
+            key=spec.key,
+            kind=spec.kind,
+            attempt=state.attempt if state else 0,
+            max_attempts=inserted.max_attempts,
+            created=inserted.arrival,
+            started=(state.last_started or None) if state else None,
+            finished=None,
+            message=state.message if state else "",
+            output_available=False,
+            priority=spec.priority,
         )
         return StoredTask(info, None, "")
 

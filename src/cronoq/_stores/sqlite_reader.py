@@ -27,6 +27,7 @@ from cronoq_sansio.spec import Priority, TaskStatus
 T = TypeVar("T")
 End = tuple[int, int]
 """When a task ended (wall time), and its id."""
+Decode = Callable[[bytes], str | bytes]
 
 MAX_ID = (1 << 63) - 1
 """Largest id that a column holds; callers may ask for larger ones, which nobody has."""
@@ -80,19 +81,21 @@ class Readers:
 
 def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[list[LoadedRecord], int]:
     """Up to `count` live tasks with ids above `after`, by id, and the last id among them."""
-    try:
-        rows = connection.execute(statement("load_live"), (after, count)).fetchall()
-    except sqlite3.OperationalError as error:
-        if "decode" not in str(error):
-            raise
-        # One damaged text spoils a whole portion: read it again and let its bytes stand.
-        rows = _rows(connection, _text_or_bytes, "load_live", (after, count))
+    rows = _portion(connection, "load_live", (after, count))
     return [_live(row) for row in rows], rows[-1][0] if rows else after
 
 
-def _rows(
-    connection: sqlite3.Connection, decode: Callable[[bytes], Any], name: str, values: tuple[Any, ...]
-) -> list[Any]:
+def _portion(connection: sqlite3.Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
+    """All rows of a statement. One damaged text spoils them all: they are read again, its bytes left as they are."""
+    try:
+        return connection.execute(statement(name), values).fetchall()
+    except sqlite3.OperationalError as error:
+        if "decode" not in str(error):
+            raise
+    return _rows(connection, _text_or_bytes, name, values)
+
+
+def _rows(connection: sqlite3.Connection, decode: Decode, name: str, values: tuple[Any, ...]) -> list[Any]:
     """All rows of a statement, its texts decoded by `decode` and not by sqlite3, which raises when they are damaged."""
     connection.text_factory = decode
     try:
@@ -138,11 +141,11 @@ def finished_start(connection: sqlite3.Connection, since: int, count: int) -> En
 
 def read_finished(connection: sqlite3.Connection, after: End, count: int) -> tuple[list[LoadedRecord], End]:
     """Up to `count` finished tasks after (end, id), by end, and the last of these pairs. Damaged ones are left out."""
-    rows = _rows(connection, _text_or_bytes, "load_finished", (*after, count))
+    rows = _portion(connection, "load_finished", (*after, count))
     records: list[LoadedRecord] = [
         FinishedLoaded(task_id, intern(pool), key, status, finished)
         for task_id, pool, key, status, finished in rows
-        if type(pool) is str and type(key) is str
+        if type(pool) is type(key) is str and type(status) is type(finished) is int
     ]
     return records, (rows[-1][4], rows[-1][0]) if rows else after
 
@@ -160,42 +163,27 @@ def find(connection: sqlite3.Connection, query: FindTask) -> StoredTask | None:
         task = row[0]
     if not 0 < task <= MAX_ID:
         return None
-    row = connection.execute(statement("find_by_id"), (task,)).fetchone()
-    if row is None:
+    rows = _rows(connection, _text, "find_by_id", (task,))
+    if not rows:
         return None
-    (
-        task_id,
-        pool,
-        key,
-        kind,
-        priority,
-        arrival,
-        max_attempts,
-        status,
-        attempt,
-        last,
-        finished,
-        message,
-        small,
-        large,
-    ) = row
+    task_id, pool, key, kind, priority, arrival, most, status, attempt, last, end, message, small, large = rows[0]
     if status is None:
-        status, attempt, last, finished, message = TaskStatus.READY, 0, 0, 0, ""
+        status, attempt, last, end, message = TaskStatus.READY, 0, 0, 0, ""
     available = status == TaskStatus.SUCCEEDED and bool(small or large)
     info = TaskInfo(
-        task_id,
-        status,
-        pool,
-        key,
-        kind,
-        attempt,
-        max_attempts,
-        arrival,
-        last or None,
-        finished or None,
-        message,
-        available,
-        priority,
+        task_id=task_id,
+        status=status,
+        pool=pool,
+        key=key,
+        kind=kind,
+        attempt=attempt,
+        max_attempts=most,
+        created=arrival,
+        started=last or None,
+        finished=end or None,
+        message=message,
+        output_available=available,
+        priority=priority,
     )
     if not (available and query.with_output):
         return StoredTask(info, None, "")

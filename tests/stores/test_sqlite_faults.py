@@ -1,0 +1,613 @@
+"""What happens to the SQLite store when the disk, another process or its own rows are at fault."""
+
+import os
+import resource
+import shutil
+import sqlite3
+import subprocess
+import sys
+import threading
+
+import anyio
+import pytest
+from anyio import to_thread
+
+from cronoq._stores import sqlite_writer
+from cronoq._stores.base import Fenced, StoreError, StoreUnavailable
+from cronoq._stores.sqlite import READERS
+from cronoq_sansio import limits
+from cronoq_sansio.engine.records import OutputStored, TaskDamaged, TaskInserted
+from cronoq_sansio.errors import LocalProtocolError
+from cronoq_sansio.spec import TaskStatus
+from tests.stores.support import (
+    UNIX,
+    WALL,
+    Outcome,
+    as_loaded,
+    attempt,
+    batch,
+    changed,
+    commit,
+    ended,
+    find,
+    finished,
+    inserted,
+    live,
+    loaded,
+)
+
+
+@pytest.fixture(autouse=True)
+def _short_busy_timeout(monkeypatch):
+    monkeypatch.setattr("cronoq._stores.sqlite_schema.BUSY_TIMEOUT_MS", 20)
+
+
+def execute(path, text, *values):
+    """One statement from outside."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        return connection.execute(text, values).fetchall()
+    finally:
+        connection.close()
+
+
+def test_the_writer_waits_for_the_disk(sqlite):
+    async def body(store, first):
+        connection = store._writer._connection
+        values = {
+            name: connection.execute(f"PRAGMA {name}").fetchone()[0]
+            for name in ("journal_mode", "synchronous", "fullfsync", "checkpoint_fullfsync")
+        }
+        assert values == {"journal_mode": "wal", "synchronous": 2, "fullfsync": 1, "checkpoint_fullfsync": 1}
+
+    sqlite.with_store(body)
+
+
+def test_when_done_is_called_the_files_hold_the_batch(sqlite, tmp_path):
+    """A copy of file and log, taken inside `done`, is what a power cut at that instant leaves."""
+
+    async def body(store, first):
+        copied = threading.Event()
+
+        def done(error):
+            assert error is None
+            for ending in ("", "-wal"):
+                shutil.copy(f"{sqlite.path}{ending}", tmp_path / f"copy.db{ending}")
+            copied.set()
+
+        store.begin_commit(batch(inserted(first, "a"), inserted(first + 1, "b"), finished(first + 1)), done)
+        await to_thread.run_sync(copied.wait)
+
+    sqlite.with_store(body)
+    sqlite.path = tmp_path / "copy.db"
+
+    async def later(store, first):
+        assert len(live(await loaded(store))) == 1
+        assert len(ended(await loaded(store))) == 1
+
+    sqlite.with_store(later)
+
+
+# --- the fence
+
+
+@pytest.mark.parametrize(
+    "takeover",
+    [
+        "UPDATE cronoq_trio_leader SET epoch = epoch + 1",
+        "UPDATE cronoq_trio_leader SET holder = 'somebody else'",
+        "DELETE FROM cronoq_trio_leader",
+    ],
+)
+def test_another_holder_fences_everything_that_writes(sqlite, takeover):
+    async def body(store, first):
+        await commit(store, inserted(first), inserted(first + 1), finished(first + 1))
+        execute(sqlite.path, takeover)
+        for _ in range(2):
+            error = await attempt(store, batch(inserted(first + 2), finished(first)))
+            assert isinstance(error, Fenced)
+            assert str(error) == f"{sqlite.path}: another server has taken over; nothing was written"
+            with pytest.raises(Fenced):
+                await store.prune(WALL * 2)
+        assert [record.inserted.task_id for record in live(await loaded(store))] == [first]
+        before = execute(sqlite.path, "SELECT * FROM cronoq_trio_leader")
+        await store.close()
+        assert (
+            execute(sqlite.path, "SELECT * FROM cronoq_trio_leader") == before
+        )  # the other one's claim is not touched
+
+    sqlite.with_store(body)
+
+
+def test_epochs_begin_again_after_the_last_one_and_ids_do_not(sqlite):
+    async def body(store, first):
+        await commit(store, inserted(first), finished(first, end=WALL))
+        highest = (32_767 << 48) + 5
+        await commit(store, inserted(highest), finished(highest, end=WALL))
+        assert await store.prune(WALL + 1) == 2
+        await store.close()
+        execute(sqlite.path, "UPDATE cronoq_trio_leader SET epoch = 32767")
+        await store.open()
+        claim = await store.claim(UNIX)
+        assert (claim.epoch, claim.first_task_id, claim.first_lease_id) == (1, highest + 1, 1 << 48 | 1)
+
+    sqlite.with_store(body)
+
+
+def test_the_leader_row_says_who_leads(sqlite):
+    async def body(store, first):
+        row = execute(sqlite.path, "SELECT epoch, holder <> '', pid, host <> '', claimed, beat FROM cronoq_trio_leader")
+        assert row == [(1, 1, os.getpid(), 1, UNIX, UNIX)]
+
+    sqlite.with_store(body)
+
+
+# --- one at a time
+
+
+def test_a_second_batch_in_flight_is_refused(sqlite):
+    async def body(store, first):
+        holder = sqlite3.connect(sqlite.path, isolation_level=None)
+        holder.execute("BEGIN IMMEDIATE")
+        outcome = Outcome()
+        store.begin_commit(batch(inserted(first)), outcome)
+        with pytest.raises(LocalProtocolError):
+            store.begin_commit(batch(inserted(first + 1)), Outcome())
+        assert isinstance(await outcome.wait(), StoreUnavailable)
+        holder.close()
+        await commit(store, inserted(first))
+        with pytest.raises(LocalProtocolError):
+            await store.open()
+
+    sqlite.with_store(body)
+
+
+def test_an_owner_that_raises_does_not_stop_the_thread(sqlite, capsys):
+    async def body(store, first):
+        called = threading.Event()
+
+        def done(error):
+            called.set()
+            raise RuntimeError("the loop is gone")
+
+        store.begin_commit(batch(inserted(first)), done)
+        await to_thread.run_sync(called.wait)
+        while True:
+            try:
+                await commit(store, inserted(first + 1))
+                break
+            except LocalProtocolError:
+                continue
+        assert len(await loaded(store)) == 2
+
+    sqlite.with_store(body)
+
+
+# --- trouble that passes
+
+
+def test_a_foreign_write_lock_is_unavailable_and_then_goes_on(sqlite):
+    async def body(store, first):
+        await commit(store, inserted(first, "a"))
+        other = sqlite3.connect(sqlite.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        made = batch(inserted(first + 1, "b"), finished(first))
+        for _ in range(2):
+            error = await attempt(store, made)
+            assert isinstance(error, StoreUnavailable)
+            assert "another process holds the lock of the database" in str(error)
+        with pytest.raises(StoreUnavailable):
+            await store.prune(WALL * 2)
+        assert (await find(store, "a")).info.status == TaskStatus.READY  # reading goes on
+        other.execute("ROLLBACK")
+        other.close()
+        assert await attempt(store, made) is None
+        assert (await find(store, "a")).info.status == TaskStatus.SUCCEEDED
+
+    sqlite.with_store(body)
+
+
+def test_a_foreign_write_lock_makes_a_claim_unavailable(sqlite):
+    async def body(store, first):
+        other = sqlite3.connect(sqlite.path, isolation_level=None)
+        other.execute("BEGIN IMMEDIATE")
+        with pytest.raises(StoreUnavailable):
+            await store.claim(UNIX)
+        other.close()
+        assert (await store.claim(UNIX)).epoch == 2
+
+    sqlite.with_store(body)
+
+
+def test_a_full_database_is_unavailable_whole_and_goes_on(sqlite):
+    async def body(store, first):
+        await commit(store, inserted(first))
+        connection = store._writer._connection
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {pages + 10}")
+        made = batch(*(inserted(first + n, f"k{n}", b"x" * 3_000) for n in range(1, 100)))
+        for _ in range(3):
+            error = await attempt(store, made)
+            assert isinstance(error, StoreUnavailable)
+            assert "the disk is full" in str(error)
+            assert len(await loaded(store)) == 1
+        await commit(store, finished(first))  # what fits is still taken
+        connection.execute("PRAGMA max_page_count = 1000000")
+        assert await attempt(store, made) is None
+        assert len(live(await loaded(store))) == 99
+
+    sqlite.with_store(body)
+
+
+LIMITED = """
+import resource, sys, anyio
+from tests.stores.support import *
+from cronoq._stores.base import StoreUnavailable
+from pathlib import Path
+async def body(store, first):
+    await commit(store, inserted(first))
+    hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, hard))
+    made = batch(*(inserted(first + n, f"k{n}", b"x" * 3_000) for n in range(1, 200)))
+    for _ in range(3):
+        error = await attempt(store, made)
+        assert isinstance(error, StoreUnavailable), repr(error)
+        assert len(await loaded(store)) == 1
+    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert await attempt(store, made) is None
+    assert len(await loaded(store)) == 200
+    print("survived")
+Harness("sqlite", "trio", Path(sys.argv[1])).with_store(body)
+"""
+
+
+def run_python(code, *arguments):
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.run(
+        [sys.executable, "-c", code, *arguments], env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_write_that_the_system_refuses_is_unavailable_and_the_connection_is_opened_anew(tmp_path):
+    assert resource.RLIMIT_FSIZE is not None
+    run = run_python(LIMITED, str(tmp_path))
+    assert run.stdout == "survived\n", run.stderr
+
+
+FULL = """
+import sys, os, anyio
+from tests.stores.support import *
+from cronoq._stores.base import StoreUnavailable
+from pathlib import Path
+folder = Path(sys.argv[1])
+async def body(store, first):
+    await commit(store, inserted(first))
+    filler = folder / "filler"
+    descriptor = os.open(filler, os.O_CREAT | os.O_WRONLY)
+    try:
+        while True:
+            os.write(descriptor, bytes(4096))
+    except OSError:
+        pass
+    made = batch(*(inserted(first + n, f"k{n}", b"x" * 3_000) for n in range(1, 200)))
+    for _ in range(3):
+        error = await attempt(store, made)
+        assert isinstance(error, StoreUnavailable), repr(error)
+        assert "the disk is full" in str(error), error
+        assert len(await loaded(store)) == 1
+    os.close(descriptor)
+    os.unlink(filler)
+    assert await attempt(store, made) is None
+    assert len(await loaded(store)) == 200
+    print("survived")
+Harness("sqlite", "trio", folder).with_store(body)
+"""
+
+
+def test_a_really_full_disk(tmp_path):
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only the superuser can mount a small file system")
+    try:
+        run = run_python(FULL, str(folder))
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    assert run.stdout == "survived\n", run.stderr
+
+
+def test_a_commit_of_unknown_outcome_may_be_written_again(sqlite, monkeypatch):
+    """COMMIT did its work and reports an error: the answer is unavailable, and the retry changes nothing."""
+
+    class Deceiving:
+        def __init__(self, connection):
+            self.connection = connection
+            self.lies = 2
+
+        def __getattr__(self, name):
+            return getattr(self.connection, name)
+
+        def execute(self, text, *values):
+            result = self.connection.execute(text, *values)
+            if text == "COMMIT" and self.lies:
+                self.lies -= 1
+                error = sqlite3.OperationalError("disk I/O error")
+                error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+                raise error
+            return result
+
+    async def body(store, first):
+        await commit(store, inserted(first, "a"))
+        writer = store._writer
+        deceiving = Deceiving(writer._connection)
+        writer._connection = deceiving
+        monkeypatch.setattr(sqlite_writer, "open_writer", lambda file: deceiving)
+        monkeypatch.setattr(sqlite_writer, "_close_quietly", lambda connection: None)
+        made = batch(inserted(first + 1, "b"), finished(first), OutputStored(first, b"out", ""))
+        assert isinstance(await attempt(store, made), StoreUnavailable)
+        once = await loaded(store)
+        assert isinstance(await attempt(store, made), StoreUnavailable)
+        assert await attempt(store, made) is None
+        assert await loaded(store) == once
+        assert (await find(store, "a")).output == b"out"
+        writer._connection = deceiving.connection
+        monkeypatch.undo()
+
+    sqlite.with_store(body)
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_a_file_that_was_moved_away_takes_no_more_batches(sqlite, how):
+    async def body(store, first):
+        await commit(store, inserted(first))
+        os.rename(sqlite.path, f"{sqlite.path}.aside")
+        if how == "replaced":
+            shutil.copy(f"{sqlite.path}.aside", sqlite.path)
+        error = await attempt(store, batch(inserted(first + 1)))
+        assert type(error) is StoreError
+        assert "was moved, deleted or replaced while the server runs" in str(error)
+        if how == "replaced":
+            os.unlink(sqlite.path)
+        os.rename(f"{sqlite.path}.aside", sqlite.path)
+        await commit(store, inserted(first + 1))
+
+    sqlite.with_store(body)
+
+
+def test_a_value_that_no_column_holds_fails_its_batch_whole_and_alone(sqlite):
+    async def body(store, first):
+        odd = inserted(first + 1)
+        huge = TaskInserted(odd.task_id, odd.spec, odd.max_attempts, 1 << 70)
+        error = await attempt(store, batch(inserted(first), huge, changed(first)))
+        assert type(error) is StoreError
+        assert "OverflowError" in str(error)
+        assert await loaded(store) == []
+        await commit(store, inserted(first))
+
+    sqlite.with_store(body)
+
+
+# --- damaged rows
+
+
+def test_damaged_rows_come_back_as_such_and_the_others_whole(sqlite):
+    damages = [
+        ("UPDATE cronoq_trio_tasks SET spec = x'c1' WHERE id = ?", "cannot be decoded"),
+        ("UPDATE cronoq_trio_tasks SET spec = x'81a17601' || x'00' WHERE id = ?", "cannot be decoded"),
+        ("UPDATE cronoq_trio_tasks SET spec = x'81a17602' WHERE id = ?", "has format 2; this version reads format 1"),
+        ("UPDATE cronoq_trio_tasks SET spec = 'text' WHERE id = ?", "of a wrong type"),
+        ("UPDATE cronoq_trio_tasks SET arrival = 'noon' WHERE id = ?", "of a wrong type"),
+        ("UPDATE cronoq_trio_tasks SET priority = 4 WHERE id = ?", "no priority class 4"),
+        ("UPDATE cronoq_trio_tasks SET kind = CAST(x'ff' AS TEXT) WHERE id = ?", "of a wrong type"),
+        ("UPDATE cronoq_trio_states SET status = 77 WHERE id = ?", "of a wrong type"),
+        ("UPDATE cronoq_trio_states SET due = 1.5 WHERE id = ?", "of a wrong type"),
+        ("DELETE FROM cronoq_trio_tasks WHERE id = ?", "a column is missing"),
+    ]
+
+    async def body(store, first):
+        count = len(damages)
+        await commit(store, *(inserted(first + n, f"k{n}") for n in range(2 * count)))
+        await commit(store, *(changed(first + n) for n in range(2 * count)))
+        for n, (text, _) in enumerate(damages):
+            execute(sqlite.path, text, first + 2 * n)
+        records = await loaded(store)
+        for n, (_, reason) in enumerate(damages):
+            damaged, whole = records[2 * n : 2 * n + 2]
+            assert type(damaged) is TaskDamaged
+            assert damaged.task_id == first + 2 * n
+            assert reason in damaged.reason
+            assert whole == as_loaded(inserted(first + 2 * n + 1, f"k{2 * n + 1}"), changed(first + 2 * n + 1))
+        await commit(store, *(finished(r.task_id, TaskStatus.FAILED, message=r.reason) for r in records[::2]))
+        assert [type(record) for record in live(await loaded(store))].count(TaskDamaged) == 0
+        assert (await find(store, first)).info.message == records[0].reason
+
+    sqlite.with_store(body)
+
+
+def test_rows_of_a_later_version_with_more_fields_are_read(sqlite):
+    import msgspec
+
+    async def body(store, first):
+        await commit(store, inserted(first, "key"))
+        [(stored,)] = execute(sqlite.path, "SELECT spec FROM cronoq_trio_tasks")
+        more = msgspec.msgpack.encode({**msgspec.msgpack.decode(stored), "later": [1, 2]})
+        execute(sqlite.path, "UPDATE cronoq_trio_tasks SET spec = ?", more)
+        assert await loaded(store) == [as_loaded(inserted(first, "key"))]
+
+    sqlite.with_store(body)
+
+
+def test_damaged_texts_do_not_spoil_finished_tasks(sqlite):
+    async def body(store, first):
+        await commit(store, *(inserted(first + n, f"k{n}") for n in range(3)))
+        await commit(store, *(finished(first + n, end=WALL + n) for n in range(3)))
+        execute(sqlite.path, "UPDATE cronoq_trio_tasks SET key = CAST(x'ff' AS TEXT) WHERE id = ?", first + 1)
+        assert [record.task_id for record in ended(await loaded(store))] == [first, first + 2]
+        assert (await find(store, first + 1)).info.key == "\N{REPLACEMENT CHARACTER}"
+
+    sqlite.with_store(body)
+
+
+# --- pruning, copies, plans
+
+
+def test_a_portion_of_pruning_is_bounded_by_bytes_too(sqlite, monkeypatch):
+    monkeypatch.setattr(limits, "PRUNE_BYTES", 50_000)
+
+    async def body(store, first):
+        await commit(store, *(inserted(first + n, "", b"x" * 10_000) for n in range(10)))
+        await commit(
+            store,
+            *(finished(first + n, end=WALL + n) for n in range(10)),
+            *(OutputStored(first + n, b"y" * 10_000, "") for n in range(10)),
+        )
+        counts = []
+        while count := await store.prune(WALL * 2):
+            counts.append(count)
+        assert counts == [3, 3, 3, 1]
+        for table in ("tasks", "states", "outputs", "live"):
+            assert execute(sqlite.path, f"SELECT count(*) FROM cronoq_trio_{table}") == [(0,)]
+
+    sqlite.with_store(body)
+
+
+@pytest.mark.parametrize("how", ["backup", "vacuum"])
+def test_a_copy_made_while_the_server_writes_is_a_store(sqlite, tmp_path, how):
+    copy = tmp_path / "copy.db"
+
+    async def body(store, first):
+        await commit(store, *(inserted(first + n, f"k{n}") for n in range(100)))
+        await commit(store, finished(first), OutputStored(first, b"out", ""))
+        source = sqlite3.connect(sqlite.path)
+        if how == "vacuum":
+            source.execute("VACUUM INTO ?", (str(copy),))
+        else:
+            target = sqlite3.connect(copy)
+            source.backup(target, pages=5, progress=lambda *_: None)
+            target.close()
+        source.close()
+        await commit(store, inserted(first + 200))
+        return first
+
+    first = sqlite.with_store(body)
+    sqlite.path = copy
+
+    async def later(store, _):
+        assert len(live(await loaded(store))) == 99
+        assert (await find(store, first)).output == b"out"
+
+    sqlite.with_store(later)
+
+
+def test_no_query_scans_a_table(sqlite):
+    from cronoq._stores.sqlite_schema import statement
+
+    values = {
+        "find_by_id": (1,),
+        "newest_by_key": ("k",),
+        "small_output": (1,),
+        "large_output": (1,),
+        "load_live": (1, 1),
+        "load_finished": (1, 1, 1),
+        "nth_newest_finished": (1, 1),
+        "select_prunable": (1, 1),
+        "read_leader": (),
+    }
+
+    async def body(store, first):
+        connection = sqlite3.connect(sqlite.path)
+        for name, arguments in values.items():
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement(name)}", arguments)]
+            scans = [step for step in plan if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
+            assert not scans, (name, plan)
+            assert not any("TEMP B-TREE" in step for step in plan), (name, plan)
+        connection.close()
+
+    sqlite.with_store(body)
+
+
+def test_at_most_so_many_queries_at_once(sqlite, monkeypatch):
+    async def body(store, first):
+        await commit(store, inserted(first))
+        at_once = []
+        running = 0
+        lock = threading.Lock()
+        meeting = threading.Barrier(READERS)
+        run = store._readers.run
+
+        def counted(query):
+            nonlocal running
+            with lock:
+                running += 1
+                at_once.append(running)
+            meeting.wait(10)
+            try:
+                return run(query)
+            finally:
+                with lock:
+                    running -= 1
+
+        monkeypatch.setattr(store._readers, "run", counted)
+        async with anyio.create_task_group() as group:
+            for _ in range(READERS * 3):
+                group.start_soon(find, store, first)
+        assert max(at_once) == READERS
+        assert len(store._readers._idle) <= READERS
+
+    sqlite.with_store(body)
+
+
+def test_a_cancelled_query_is_awaited(sqlite, monkeypatch):
+    async def body(store, first):
+        await commit(store, inserted(first))
+        begun, ended_ = threading.Event(), threading.Event()
+        run = store._readers.run
+
+        def slow(query):
+            begun.set()
+            release.wait(10)
+            try:
+                return run(query)
+            finally:
+                ended_.set()
+
+        release = threading.Event()
+        monkeypatch.setattr(store._readers, "run", slow)
+        async with anyio.create_task_group() as group:
+            group.start_soon(find, store, first)
+            await to_thread.run_sync(begun.wait)
+            group.cancel_scope.cancel()
+            release.set()
+        assert ended_.is_set()
+
+    sqlite.with_store(body)
+
+
+def test_a_closed_store_answers_unavailable(sqlite):
+    async def body(store, first):
+        await store.close()
+        with pytest.raises(StoreUnavailable):
+            await find(store, first)
+        with pytest.raises(StoreUnavailable):
+            await loaded(store)
+        with pytest.raises(StoreUnavailable):
+            await store.prune(1)
+        with pytest.raises(StoreUnavailable):
+            await store.claim(1)
+
+    sqlite.with_store(body)
+
+
+def test_a_small_limit_of_parameters_is_respected():
+    from cronoq._stores.sqlite_rows import MultiRow
+
+    connection = sqlite3.connect(":memory:")
+    connection.execute("CREATE TABLE t(a, b, c)")
+    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 20)
+    rows = MultiRow("INSERT INTO t VALUES ", 3)
+    rows.prepare(connection)
+    wanted = [(n, n + 1, n + 2) for n in range(1_000)]
+    rows.run(connection, wanted)
+    assert connection.execute("SELECT * FROM t").fetchall() == wanted
+    connection.close()

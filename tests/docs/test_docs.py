@@ -1,13 +1,20 @@
 """The pages say what the code does: nothing is missing, and what claims to run does run."""
 
+import os
 import re
 import shlex
+import subprocess
+import sys
+import threading
 import tomllib
+from contextlib import contextmanager
 
 import pytest
 
+from cronoq import __version__
 from cronoq._cli.main import app
 from cronoq._cli.main import main as command_line
+from cronoq._runtime.startup import lines
 from cronoq.config import load
 from cronoq_sansio import limits
 from cronoq_sansio.errors import Code
@@ -16,6 +23,7 @@ from tests.tidy.tree import ROOT, tracked
 
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [path for path in tracked() if path.suffix == ".md"]
+EXAMPLES = [path for path in tracked() if path.is_relative_to(ROOT / "docs" / "examples")]
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
 COMMANDS = [name for name in app.resolved_commands() if not name.startswith("-")]
@@ -127,7 +135,7 @@ def test_the_errors_that_are_shown_are_real(tmp_path, monkeypatch, capsys):
     assert capsys.readouterr().err == shown
 
 
-@pytest.mark.parametrize("path", [path for path in tracked() if name(path).startswith("docs/examples/")], ids=name)
+@pytest.mark.parametrize("path", EXAMPLES, ids=name)
 def test_examples_compile(path):
     compile(path.read_text(encoding="utf-8"), str(path), "exec")
 
@@ -135,3 +143,80 @@ def test_examples_compile(path):
 def test_the_worker_of_the_readme_is_the_example():
     ((_, shown),) = blocks(ROOT / "README.md", "python")
     assert shown == (ROOT / "docs" / "examples" / "worker.py").read_text(encoding="utf-8")
+
+
+def test_the_start_that_the_readme_shows_is_the_real_one():
+    shown = blocks(ROOT / "README.md", "text")[0][1].splitlines()
+    real = lines(load(None, environ={}).settings, "built-in", __version__, "127.0.0.1:7070")
+    assert [line for line in real if "SQLite file" not in line] == [
+        line for line in shown if line in real and "SQLite file" not in line
+    ]
+    assert shown[-1] == "ready: grpc 127.0.0.1:7070"
+    assert "(once)" in shown[0] and re.search(r"\.serve-ready: WHAT = (\S+)", MAKEFILE)[1] in shown[0]
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A server of this checkout on a free port, and the examples beside it, which then name that port."""
+    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    environ.pop("CRONOQ_CONFIG", None)
+    (tmp_path / "cronoq.toml").write_text('[server]\ngrpc_addr = "127.0.0.1:0"\n')
+    with start(tmp_path, environ, "-m", "cronoq", "serve") as process:
+        port = until(process, "ready: grpc ").rpartition(":")[2].strip()
+        for example in EXAMPLES:
+            text = example.read_text(encoding="utf-8").replace(":7070", f":{port}")
+            (tmp_path / example.name).write_text(text, encoding="utf-8")
+        yield lambda *arguments: start(tmp_path, environ, *arguments)
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.realtime
+def test_the_examples_do_what_the_readme_shows(server):
+    with server("worker.py") as worker:
+        assert until(worker, "worker") == "worker 1 is ready\n"
+        with server("submit.py") as submit:
+            (line,) = submit.stdout.readlines()
+        assert re.fullmatch(r"task \d+ TASK_STATUS_SUCCEEDED b'HELLO'\n", line)
+        assert re.fullmatch(r"task \d+ attempt 1 b'hello'\n", until(worker, "task"))
+
+
+@pytest.mark.realtime
+def test_the_careful_worker_works_and_ends_in_order(server):
+    with server("careful_worker.py") as worker:
+        with server("submit.py") as submit:
+            (line,) = submit.stdout.readlines()
+        assert line.endswith("TASK_STATUS_SUCCEEDED b'HELLO'\n")
+        worker.terminate()
+        assert (worker.wait(30), worker.stdout.read()) == (0, "")
+
+
+@contextmanager
+def start(folder, environ, *arguments):
+    """A Python process whose output can be read; killed if it still runs in the end."""
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=folder,
+        env=environ,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        timer = threading.Timer(60, process.kill)
+        timer.start()
+        try:
+            yield process
+        finally:
+            timer.cancel()
+            if process.poll() is None:
+                process.terminate()
+
+
+def until(process, beginning):
+    """The first line that begins like this."""
+    seen = []
+    for line in process.stdout:
+        seen.append(line)
+        if line.startswith(beginning):
+            return line
+    raise AssertionError("".join(seen))

@@ -134,6 +134,9 @@ class Http2Server:
         self._open: dict[int, int] = {}
         """Which sides of each open stream have ended."""
         self._lingering: dict[int, int] = {}
+        """Streams that we have ended and the peer has not, and when they are reset."""
+        self._discarded: dict[int, int] = {}
+        """Bytes that came on them and are not credited yet."""
         self._last_stream = 0
         self._uncredited = 0
         self._dead = False
@@ -144,7 +147,16 @@ class Http2Server:
         self._idle_since = now
         self._preface_due: int | None = now + limits.PREFACE_TIMEOUT
         self._headers_due: int | None = None
-        self._machine = _Machine(H2Configuration(client_side=False, header_encoding=None))
+        # What we send is written in lower case and checked by our tests, so h2 need not look at it again.
+        self._machine = _Machine(
+            H2Configuration(
+                client_side=False,
+                header_encoding=None,
+                normalize_inbound_headers=False,
+                normalize_outbound_headers=False,
+                validate_outbound_headers=False,
+            )
+        )
         self._start()
 
     def _start(self) -> None:
@@ -280,9 +292,20 @@ class Http2Server:
         stream_id = event.stream_id
         if stream_id not in self._open:
             return
-        events.append(Data(stream_id, event.data, size, ended))
+        if stream_id not in self._lingering:
+            events.append(Data(stream_id, event.data, size, ended))
+        elif not ended:
+            self._discard(stream_id, size)
         if ended:
             self._end_side(stream_id, _REMOTE_ENDED)
+
+    def _discard(self, stream_id: int, size: int) -> None:
+        """Some clients look at the answer only when their message is out: let them send, while the stream lingers."""
+        size += self._discarded.get(stream_id, 0)
+        if size >= limits.INITIAL_WINDOW // 4:
+            self._machine.increment_flow_control_window(size, stream_id)
+            size = 0
+        self._discarded[stream_id] = size
 
     def _on_trailers(self, event: TrailersReceived, events: list[Event]) -> None:
         if event.stream_id in self._open:
@@ -409,7 +432,8 @@ class Http2Server:
 
     def _forget(self, stream_id: int) -> None:
         del self._open[stream_id]
-        self._lingering.pop(stream_id, None)
+        if self._lingering.pop(stream_id, None) is not None:
+            self._discarded.pop(stream_id, None)
         if not self._open:
             self._idle_since = self._clock
             self._close_when_left()

@@ -1,0 +1,175 @@
+"""Group commit: order, retries, what a slow or lost store does to the term."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from cronoq._runtime.faults import TermEnded
+from cronoq._stores.base import Fenced, StoreError, StoreUnavailable
+from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled
+from cronoq_sansio.service.messages import StorePressure
+from tests.runtime.fakes import Say, Stage, Write
+
+
+@pytest.fixture
+async def stage(nursery: trio.Nursery) -> AsyncIterator[Stage]:
+    stage = Stage()
+    nursery.start_soon(stage.run)
+    await stage.settle()
+    yield stage
+    if stage.store.writing:
+        stage.store.decide()
+    nursery.cancel_scope.cancel()
+
+
+async def test_steps_pile_up_while_a_transaction_is_written(autojump_clock: MockClock, stage: Stage) -> None:
+    for text in "abc":
+        stage.driver.handle([Write(text)])
+    assert [batch.steps for batch in stage.store.tried] == [1], "the first one goes at once, without linger"
+    stage.store.decide()
+    await stage.settle()
+    assert stage.said == ["a"]
+    assert [(batch.steps, batch.through) for batch in stage.store.tried] == [(1, 1), (2, 3)]
+    stage.store.decide()
+    await stage.settle()
+    assert stage.said == ["a", "b", "c"]
+
+
+async def test_an_empty_batch_is_never_written(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Say("a")])
+    await trio.sleep(10)
+    assert stage.store.tried == []
+
+
+async def test_a_failed_transaction_is_written_again_as_it_was(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.store.auto = lambda _batch: StoreUnavailable("busy") if len(stage.store.tried) < 10 else None
+    stage.driver.handle([Write("a")])
+    stage.driver.handle([Write("b")])
+    await trio.sleep(60)
+    at = stage.store.tried_at
+    pauses = [later - earlier for earlier, later in zip(at, at[1:], strict=False)]
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0, 0.0])
+    assert all(batch is stage.store.tried[0] for batch in stage.store.tried[:10])
+    assert stage.said == ["a", "b"]
+
+
+async def test_an_outage_ends_the_term_after_the_limit(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.store.auto = lambda _batch: StoreUnavailable("disk full")
+    stage.driver.handle([Write("a")])
+    await trio.sleep(limits.MAX_STORE_OUTAGE / SECOND - 1)
+    assert stage.ended is None
+    await trio.sleep(8)
+    assert isinstance(stage.ended, TermEnded) and "disk full" in str(stage.ended)
+    assert stage.performer.over
+
+
+async def test_other_errors_are_tried_five_times(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.store.auto = lambda _batch: StoreError("no such table")
+    stage.driver.handle([Write("a")])
+    await trio.sleep(10)
+    assert len(stage.store.tried) == limits.MAX_COMMIT_TRIES
+    assert isinstance(stage.ended, TermEnded) and "no such table" in str(stage.ended)
+
+
+async def test_a_fenced_term_ends_at_once_and_says_nothing(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a")])
+    stage.store.decide(Fenced("epoch 7 is over"))
+    await stage.settle()
+    assert isinstance(stage.ended, TermEnded) and "epoch 7" in str(stage.ended)
+    assert stage.said == []
+    assert len(stage.store.tried) == 1
+
+
+async def test_a_slow_commit_parks_leases_and_gives_the_time_back(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a")])
+    await trio.sleep(1.3)
+    assert stage.machine.seen == [CommitsStalled()]
+    await trio.sleep(1.7)
+    stage.performer.on_say = lambda _text: order.append(len(stage.machine.seen))
+    order: list[int] = []
+    stage.store.decide()
+    await stage.settle()
+    assert order == [2], "time is given back before the commit releases anything"
+    assert stage.machine.seen == [CommitsStalled(), CommitsResumed(3 * SECOND)]
+    assert stage.said == ["a"]
+
+
+async def test_failing_tries_count_as_one_slow_commit(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.store.auto = lambda _batch: StoreUnavailable("busy")
+    stage.driver.handle([Write("a")])
+    await trio.sleep(3)
+    stage.store.auto = lambda _batch: None
+    await trio.sleep(4)
+    assert [type(event) for event in stage.machine.seen[:2]] == [CommitsStalled, CommitsResumed]
+    assert stage.machine.seen[1].duration > 3 * SECOND
+
+
+async def test_a_commit_older_than_five_seconds_refuses_new_work(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a")])
+    await trio.sleep(4.9)
+    assert stage.performer.held == (False, False)
+    await trio.sleep(0.5)
+    pressure = [event for event in stage.machine.seen if isinstance(event, StorePressure)]
+    assert len(pressure) == 1 and pressure[0].reason
+    assert stage.performer.held == (True, False)
+    assert not stage.driver.committer.ready
+    stage.store.decide()
+    await stage.settle()
+    assert stage.machine.seen[-1] == StorePressure(None)
+    assert stage.performer.held == (False, False)
+    assert stage.driver.committer.ready
+
+
+async def test_too_many_waiting_steps_refuse_new_work(autojump_clock: MockClock, stage: Stage) -> None:
+    for _ in range(limits.MAX_WAITING_STEPS):
+        stage.driver.handle([Write("a")])
+    assert not any(isinstance(event, StorePressure) for event in stage.machine.seen)
+    stage.driver.handle([Write("one too many")])
+    assert isinstance(stage.machine.seen[-1], StorePressure)
+    stage.store.decide()
+    await stage.settle()
+    assert stage.machine.seen[-1] == StorePressure(None), "the rest is in flight, nothing waits behind it"
+
+
+async def test_too_many_waiting_bytes_refuse_new_work(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a", limits.MAX_WAITING_BYTES // 2)])
+    stage.driver.handle([Write("b", limits.MAX_WAITING_BYTES // 2)])
+    assert stage.performer.held == (False, False)
+    stage.driver.handle([Write("c", 1)])
+    assert stage.performer.held == (True, False)
+
+
+async def test_very_many_waiting_bytes_hold_the_workers_too(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("first")])
+    stage.driver.handle([Write("huge", limits.MAX_WAITING_OUTPUT)])
+    assert stage.performer.held == (True, False)
+    stage.driver.handle([Write("more", 1)])
+    assert stage.performer.held == (True, True)
+    stage.store.decide()
+    await stage.settle()
+    assert stage.performer.held == (False, False)
+
+
+async def test_time_in_which_the_process_stood_still_is_not_the_stores(mock_clock: MockClock) -> None:
+    async with trio.open_nursery() as nursery:
+        stage = Stage()
+        nursery.start_soon(stage.run)
+        await stage.settle()
+        stage.driver.handle([Write("a")])
+        mock_clock.jump(40)
+        await stage.settle()
+        assert not any(isinstance(event, (CommitsStalled, StorePressure)) for event in stage.machine.seen)
+        stage.store.decide()
+        nursery.cancel_scope.cancel()
+
+
+async def test_outcomes_may_come_from_another_thread(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a")])
+    await trio.to_thread.run_sync(stage.store.decide)
+    await stage.settle()
+    assert stage.said == ["a"]

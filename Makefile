@@ -14,6 +14,7 @@ ARGS ?=
 # HOME may be empty or not writable: then no cache is kept there.
 export UV_NO_CACHE ?= $(if $(HOME),,1)
 export UV_PYTHON_DOWNLOADS ?= never
+export UV_SYSTEM_CERTS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
 .PHONY: serve test check bench long docs setup clean
@@ -43,6 +44,7 @@ docs: $(VENV)/.docs-ready
 
 setup: $(VENV)/.dev-ready
 
+# uv sets up when it is there and can; else, or when it fails, venv and pip.
 # Each stamp says that the packages of one purpose are installed; a change of what they are installed from renews it.
 # The server needs no grpcio; it is there so that the worker of the README runs as it stands.
 $(VENV)/.serve-ready: WHAT = .[grpcio]
@@ -52,13 +54,11 @@ $(VENV)/.docs-ready: WHAT = .[dev,docs]
 $(VENV)/.serve-ready $(VENV)/.dev-ready $(VENV)/.docs-ready: pyproject.toml constraints.txt
 	@if [ -z "$(PYTHON)" ]; then echo "Python 3.11 or newer is needed; name it: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@echo "Setting up $(VENV) with $(WHAT) (once)"
-	@if command -v uv >/dev/null 2>&1; then \
-	    uv venv -q --python "$(PYTHON)" --allow-existing $(VENV) && \
-	    uv pip install -q --python $(BIN)/python -c constraints.txt -e '$(WHAT)'; \
-	else \
-	    "$(PYTHON)" -m venv $(VENV) && \
-	    $(BIN)/python -m pip install -q -c constraints.txt -e '$(WHAT)'; \
-	fi
+	@{ command -v uv >/dev/null 2>&1 \
+	    && uv venv -q --python "$(PYTHON)" --allow-existing $(VENV) \
+	    && uv pip install -q --python $(BIN)/python -c constraints.txt -e '$(WHAT)'; } \
+	|| { "$(PYTHON)" -m venv $(VENV) \
+	    && $(BIN)/python -m pip install -q -c constraints.txt -e '$(WHAT)'; }
 	@touch $@
 
 clean:

@@ -14,6 +14,10 @@ settings.register_profile("long", settings.get_profile("quick"), max_examples=2_
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+def pytest_addoption(parser):
+    parser.addoption("--rewrite", action="store_true", help="write what happens now into the scenario transcripts")
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item, call):
     """Where CI runs, a test may not be left out because a program of the machine is missing: that is a failure."""

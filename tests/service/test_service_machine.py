@@ -1,8 +1,9 @@
 """Any sequence of events, cut into any batches, keeps the rules; and in the end nothing is lost, held or left over.
 
-A script is a list of moves that say nothing of ids: "the second open call ends", "the worker reports on its first lease".
-The harness checks every action as it is performed. At the end everything is made durable, time passes, workers finish what
-they have: then each call has exactly one answer, each task has one final status, and every size is back at its baseline.
+A script is a list of moves that say nothing of ids: "the second open call ends", "the worker reports on its first
+lease". The harness checks every action as it is performed. At the end everything is made durable, time passes, workers
+finish what they have: then each call has exactly one answer, each task has one final status, and every size is back at
+its baseline.
 """
 
 from dataclasses import replace
@@ -224,7 +225,9 @@ class Player:
         self.batch.append(m.StorePressure(reason))
 
     def odd(self, number):
-        event = (CommitsStalled(), CommitsResumed(SECOND), Stalled(SECOND), WallClockMoved(-SECOND), TimerFired())[number]
+        event = (CommitsStalled(), CommitsResumed(SECOND), Stalled(SECOND), WallClockMoved(-SECOND), TimerFired())[
+            number
+        ]
         self.batch.append(event)
 
 
@@ -278,7 +281,12 @@ def check_answer(rig, action):
         assert rig.rows[result.task_id].output.output == result.output
 
 
-@given(st.lists(st.tuples(move, cut), min_size=20, max_size=80), prelude, st.booleans(), st.sampled_from([SETTINGS, FORGETFUL]))
+@given(
+    st.lists(st.tuples(move, cut), min_size=20, max_size=80),
+    prelude,
+    st.booleans(),
+    st.sampled_from([SETTINGS, FORGETFUL]),
+)
 def test_any_script_keeps_the_rules_and_comes_to_rest(script, before, volatile, configured):
     player = Player(configured, volatile)
     player.play(before + script)

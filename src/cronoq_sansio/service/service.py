@@ -215,8 +215,8 @@ class Service:
         turn = self._turn
         self._drive()
         by_pool = self._workers.by_pool()
-        reply = SnapshotReply(self.engine.snapshot(turn.now), sum(by_pool.values()), by_pool)
-        turn.reply(call, reply, 0)
+        snapshot = self._workers.published(self.engine.snapshot(turn.now))
+        turn.reply(call, SnapshotReply(snapshot, sum(by_pool.values()), by_pool), 0)
 
     def _answer(self, action: Reply | Reject) -> bool:
         if not action.call.open:

@@ -198,6 +198,11 @@ class Group:
                 return self.sessions[worker_id]
         return None
 
+    @property
+    def offered(self) -> int:
+        """Σ slots: the capacity as people see it."""
+        return sum(session.slots for session in self.sessions.values())
+
     def has_room(self, refused: Container[int]) -> bool:
         """True when some worker that has not refused has a free slot."""
         return any(worker_id not in refused for worker_id in self.free)

@@ -11,6 +11,7 @@ lower capacity and the dispatch that nobody can take go back to it within this s
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.actions import Abort, Dispatch
@@ -25,6 +26,7 @@ from cronoq_sansio.engine.events import (
     LeaseRenewed,
     LeasesLost,
 )
+from cronoq_sansio.engine.snapshot import EngineSnapshot
 from cronoq_sansio.engine.timers import Timer, TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import (
@@ -401,6 +403,15 @@ class Workers:
             for pool, groups in self._groups.items()
             if groups
         }
+
+    def published(self, snapshot: EngineSnapshot) -> EngineSnapshot:
+        """The snapshot with the capacity that people mean: Σ slots, without what overcommitted workers still run."""
+        pools = []
+        for pool in snapshot.pools:
+            offered = {labels: group.offered for labels, group in self._groups.get(pool.name, {}).items()}
+            groups = tuple(replace(group, capacity=offered.get(group.labels, 0)) for group in pool.groups)
+            pools.append(replace(pool, capacity=sum(offered.values()), groups=groups))
+        return replace(snapshot, pools=tuple(pools))
 
     def statistics(self) -> dict[str, int]:
         """Sizes of everything that grows."""

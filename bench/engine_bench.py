@@ -2,8 +2,8 @@
 
     python bench/engine_bench.py [--tasks 20000] [--rounds 7] [--json]
 
-A unit is measured in the same process between the rounds, because machines drift; quote the median ratio. `waiting` tasks
-stand in the queue all the time. Memory is the growth of VmRSS for waiting tasks with a 16-byte key and no payload.
+A unit is measured in the same process between the rounds, because machines drift; quote the median ratio. `waiting`
+tasks stand in the queue all the time. Memory is the growth of VmRSS for waiting tasks with a 16-byte key and no payload.
 """
 
 import argparse
@@ -52,8 +52,7 @@ def run(engine: Engine, tasks: int) -> float:
     leases = [action.lease.id for action in step.once_durable if type(action) is Dispatch]
     engine.handle([ev.LeasesReleased(tuple(leases))], now)
     start = time.perf_counter()
-    position = 0
-    for _ in range(tasks):
+    for position in range(tasks):
         now += 1_000
         step = engine.handle(
             [ev.TaskSubmitted(None, spec()), ev.AttemptSucceeded(leases[position], b"", "")], now
@@ -62,7 +61,6 @@ def run(engine: Engine, tasks: int) -> float:
             if type(action) is Dispatch:
                 leases.append(action.lease.id)
                 engine.handle([ev.LeasesReleased((action.lease.id,))], now)
-        position += 1
     return (time.perf_counter() - start) / tasks
 
 

@@ -52,7 +52,7 @@ def test_aging(older, newer, seconds, first):
 
 
 def test_low_work_starts_under_steady_normal_work():
-    """The bound of the aging formula: 10 + 2w > 100 + 2v, with v = 1 s that the newcomer waits for the slot: w > 46 s."""
+    """The bound of the aging formula: 10 + 2w > 100 + 2v, with v = 1 s that the newcomer waits for it: w > 46 s."""
     rig = Rig()
     rig.slots(1)
     (running,) = rig.submit(spec())

@@ -1,4 +1,4 @@
-"""Random life under the engine: invariants after every step, crashes at any time, any way to cut events into batches."""
+"""Random life under the engine: invariants after every step, crashes at any time, any way to cut events in batches."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -15,6 +15,7 @@ import gc
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -68,10 +69,14 @@ class Server:
         store: Store,
         announce: Callable[[list[tuple[str, int]]], None],
         *,
+        wall: Callable[[], int] = time.time_ns,
         abandon: Callable[[int], None] = os._exit,
     ) -> None:
-        """`announce` is given the real addresses when the server is ready; `abandon` ends a process that hangs."""
-        self.clock = Clock(trio.current_time)
+        """`announce` is given the real addresses when the server is ready; `abandon` ends a process that hangs.
+
+        `wall` is the host's wall clock in Unix nanoseconds.
+        """
+        self.clock = Clock(trio.current_time, wall)
         self.lobby = Lobby(self.clock)
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving)
         self._settings = settings

@@ -1,0 +1,398 @@
+"""A whole server in one process, on memory transports and the test's clock: serving, faults, and the stop sequence."""
+
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from cronoq._runtime.serve import DONE, FAILED, Server
+from cronoq._stores.base import Batch, Done, Fenced, StoreError, StoreUnavailable
+from cronoq._stores.memory import MemoryStore
+from cronoq.errors import StartError
+from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.records import LoadedRecord
+from cronoq_sansio.errors import GrpcStatus
+from cronoq_sansio.service.messages import Submit
+from cronoq_sansio.service.service import Service
+from cronoq_sansio.settings import ServerSettings, Settings
+from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.wire import pb
+from tests.runtime.caller import Caller
+from tests.runtime.fakes import WALL
+
+GRACE = 10 * SECOND
+SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0), shutdown_grace=GRACE))
+
+
+class DurableStore(MemoryStore):
+    """The memory store in the part of a durable one: commits may hang or fail, and what is in it outlives a term."""
+
+    volatile = False
+
+    def __init__(self) -> None:
+        super().__init__(key_retention=3_600 * SECOND, key_retention_max=1_000)
+        self.trouble: StoreError | None = None
+        self.hanging = False
+        self.loading = trio.Event()
+        self.loading.set()
+        self._hung: tuple[Batch, Done] | None = None
+
+    async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
+        await self.loading.wait()
+        async for portion in super().load(finished_since):
+            yield portion
+
+    def begin_commit(self, batch: Batch, done: Done) -> None:
+        if self.hanging:
+            self._hung = (batch, done)
+        elif self.trouble is not None:
+            done(self.trouble)
+        else:
+            super().begin_commit(batch, done)
+
+    def go_on(self) -> None:
+        self.hanging = False
+        hung, self._hung = self._hung, None
+        if hung is not None:
+            self.begin_commit(*hung)
+
+
+class House:
+    """A server, its store, and what became of it."""
+
+    def __init__(self, nursery: trio.Nursery, store: MemoryStore, settings: Settings = SETTINGS) -> None:
+        self.nursery = nursery
+        self.store = store
+        self.abandoned: list[int] = []
+        self.bound: list[tuple[str, int]] = []
+        self.server = Server(settings, store, self.bound.extend, wall=wall, abandon=self.abandoned.append)
+        self.code: int | None = None
+        self.error: StartError | None = None
+        self.ended_at = 0.0
+
+    async def open(self) -> "House":
+        self.nursery.start_soon(self._run)
+        await trio.testing.wait_all_tasks_blocked()
+        return self
+
+    async def _run(self) -> None:
+        try:
+            self.code = await self.server.run(signals=False)
+        except StartError as error:
+            self.error = error
+        self.ended_at = trio.current_time()
+
+    def caller(self) -> Caller:
+        return Caller(self.server, self.nursery)
+
+
+@pytest.fixture
+def durable() -> DurableStore:
+    return DurableStore()
+
+
+@pytest.fixture
+async def house(nursery: trio.Nursery, durable: DurableStore) -> AsyncIterator[House]:
+    yield await House(nursery, durable).open()
+    durable.go_on()
+    nursery.cancel_scope.cancel()
+
+
+def wall() -> int:
+    """A wall clock that goes with the clock of the test."""
+    return WALL + round(trio.current_time() * SECOND)
+
+
+def break_on_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """A bug in the core: a submission with this key raises."""
+    handle = Service.handle
+
+    def broken(self: Service, events: Sequence[Any], now: int) -> Any:
+        for event in events:
+            request = getattr(event, "request", None)
+            if isinstance(request, Submit) and request.spec.key == key:
+                raise ZeroDivisionError("the payload is secret")
+        return handle(self, events, now)
+
+    monkeypatch.setattr(Service, "handle", broken)
+
+
+async def test_a_task_goes_in_and_its_result_comes_out(autojump_clock: MockClock, house: House) -> None:
+    client, other = house.caller(), house.caller()
+    worker = await other.work(slots=1)
+    reply = await client.submit(payload=b"in")
+    lease = await worker.next("lease")
+    assert (lease.task_id, lease.payload) == (reply.id, b"in")
+    worker.say(complete=pb.Complete(lease=lease.lease, output=b"out"))
+    result = await client.wait(reply.id)
+    assert (result.status, result.output) == (TaskStatus.SUCCEEDED, b"out")
+
+
+async def test_the_real_address_is_announced_when_the_server_serves(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    durable.loading = trio.Event()
+    house = await House(nursery, durable).open()
+    assert house.bound == []
+    refused = await house.caller().submit()
+    assert refused.status is GrpcStatus.UNAVAILABLE and "starting" in refused.fields["grpc-message"]
+    client = house.caller()
+    durable.loading.set()
+    await trio.testing.wait_all_tasks_blocked()
+    ((host, port),) = house.bound
+    assert host == "127.0.0.1" and port > 0
+    assert (await client.submit()).id, "a connection from before goes on"
+    nursery.cancel_scope.cancel()
+
+
+async def test_nothing_is_acknowledged_before_it_is_stored(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.hanging = True
+    stream = house.caller().start("Tasks/Submit", pb.SubmitRequest(task=pb.TaskSpec()))
+    await trio.sleep(0.5)
+    assert not stream.ended
+    store.go_on()
+    await trio.testing.wait_all_tasks_blocked()
+    assert stream.status is GrpcStatus.OK
+
+
+async def test_a_full_disk_refuses_new_work_and_recovers_by_itself(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.trouble = StoreUnavailable("disk full")
+    client = house.caller()
+    held = client.start("Tasks/Submit", pb.SubmitRequest(task=pb.TaskSpec()))
+    await trio.sleep(6)
+    refused = await client.submit()
+    assert refused.status is GrpcStatus.UNAVAILABLE
+    assert not held.ended
+    store.trouble = None
+    await trio.sleep(6)
+    assert held.status is GrpcStatus.OK
+    assert (await client.submit()).id
+
+
+async def test_a_store_that_stalls_costs_no_lease(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    client = house.caller()
+    worker = await house.caller().work(slots=2)
+    reply = await client.submit()
+    lease = await worker.next("lease")
+    store.hanging = True
+    client.start("Tasks/Submit", pb.SubmitRequest(task=pb.TaskSpec()))
+    await trio.sleep(40)
+    store.go_on()
+    await trio.sleep(1)
+    worker.say(complete=pb.Complete(lease=lease.lease, output=b"late but fine"))
+    result = await client.wait(reply.id)
+    assert result.status == TaskStatus.SUCCEEDED
+    (term,) = [house.server.terms.service]
+    assert term is not None and term.engine.totals.lease_expiries == 0
+
+
+async def test_a_fault_of_ours_ends_the_term_and_the_next_one_recovers(
+    autojump_clock: MockClock, house: House, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    break_on_key(monkeypatch, "bug")
+    client, bystander, other = house.caller(), house.caller(), house.caller()
+    worker = await other.work(slots=1)
+    kept = await bystander.submit(payload=b"kept")
+    waiting = bystander.start("Tasks/Wait", pb.WaitRequest(task=pb.TaskRef(id=kept.id)))
+    await worker.next("lease")
+    refused = await client.submit(key="bug", payload=b"secret")
+    assert refused.status is GrpcStatus.UNAVAILABLE
+    assert waiting.status is GrpcStatus.UNAVAILABLE
+    assert (await worker.next("shutdown")).not_leader
+    assert not bystander.closed.is_set()
+    await trio.sleep(2.5)
+    assert bystander.closed.is_set() and other.closed.is_set(), "streams of a term that is over"
+    logged = capsys.readouterr().out
+    assert "ZeroDivisionError at" in logged and "CallReceived" in logged
+    assert "secret" not in logged and "Traceback" not in logged
+    again = house.caller()
+    info = await again.call("Tasks/Get", pb.GetRequest(task=pb.TaskRef(id=kept.id)), pb.TaskInfo)
+    assert info.attempt == 1, "the attempt that ran is counted, the task is there"
+    assert (await again.submit()).id > kept.id
+
+
+async def test_five_faults_in_ten_minutes_end_the_process(
+    autojump_clock: MockClock, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_on_key(monkeypatch, "bug")
+    begun = trio.current_time()
+    while house.error is None:
+        await house.caller().submit(key="bug")
+        await trio.sleep(1)
+    assert "5 terms failed" in str(house.error)
+    assert trio.current_time() - begun == pytest.approx(1 + 2 + 4 + 8, abs=4)
+
+
+async def test_on_the_memory_store_faults_never_end_the_process(
+    autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_on_key(monkeypatch, "bug")
+    house = await House(nursery, MemoryStore(key_retention=SECOND, key_retention_max=10)).open()
+    kept = await house.caller().submit()
+    for _ in range(8):
+        while not house.server.lobby.serving:
+            await trio.sleep(1)
+        await house.caller().submit(key="bug")
+    await trio.sleep(61)
+    assert house.error is None
+    assert (await house.caller().submit()).id > kept.id
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_fenced_commit_is_not_acknowledged(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.trouble = Fenced("epoch 1 is over")
+    refused = await house.caller().submit()
+    assert refused.status is GrpcStatus.UNAVAILABLE
+    store.trouble = None
+    await trio.sleep(1.5)
+    assert house.server.terms.claim is not None and house.server.terms.claim.epoch == 2
+    assert (await house.caller().submit()).id
+
+
+async def test_the_wait_for_an_outage_has_an_end(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.trouble = StoreUnavailable("no space left")
+    held = house.caller().start("Tasks/Submit", pb.SubmitRequest(task=pb.TaskSpec()))
+    await trio.sleep(limits.MAX_STORE_OUTAGE / SECOND + 10)
+    assert held.status is not GrpcStatus.OK
+    store.trouble = None
+    await trio.sleep(10)
+    assert (await house.caller().submit()).id
+
+
+# --- the stop sequence
+
+
+async def test_a_stop_without_running_attempts_is_over_after_the_farewell(
+    autojump_clock: MockClock, house: House
+) -> None:
+    client = house.caller()
+    await client.submit()
+    begun = trio.current_time()
+    house.server.request_stop()
+    await client.closed.wait()
+    assert client.goaways == [2**31 - 1, 1], "GOAWAY in two steps"
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code == DONE
+    assert house.ended_at - begun == pytest.approx(1.0, abs=0.3)
+
+
+async def test_running_attempts_may_finish_and_report_within_the_grace(autojump_clock: MockClock, house: House) -> None:
+    client = house.caller()
+    worker = await house.caller().work(slots=1)
+    reply = await client.submit()
+    second = await client.submit()
+    lease = await worker.next("lease")
+    waiting = client.start("Tasks/Wait", pb.WaitRequest(task=pb.TaskRef(id=reply.id)))
+    house.server.request_stop()
+    await trio.sleep(5)
+    refused = await house.caller().submit()
+    assert refused.status is GrpcStatus.UNAVAILABLE, "new work is refused, on new connections too"
+    info = await client.call("Tasks/Get", pb.GetRequest(task=pb.TaskRef(id=second.id)), pb.TaskInfo)
+    assert info.status == TaskStatus.READY, "reads go on, nothing new is dispatched"
+    worker.say(complete=pb.Complete(lease=lease.lease, output=b"in time"))
+    await client.until(waiting, lambda: waiting.ended)
+    assert waiting.status is GrpcStatus.OK
+    assert not (await worker.next("shutdown")).not_leader
+    await client.closed.wait()
+    client.transport.close()
+    await trio.sleep(1.1)
+    assert house.code == DONE
+
+
+async def test_attempts_left_after_the_grace_are_retried_by_the_next_server(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    house = await House(nursery, durable).open()
+    client = house.caller()
+    worker = await house.caller().work(slots=1)
+    reply = await client.submit()
+    await worker.next("lease")
+    begun = trio.current_time()
+    house.server.request_stop()
+    assert (await worker.next("abort")).reason == "shutdown"
+    assert trio.current_time() - begun == pytest.approx(10, abs=0.3)
+    await worker.next("shutdown")
+    await trio.sleep(2.5)
+    assert house.code == DONE
+    again = await House(nursery, durable).open()
+    info = await again.caller().call("Tasks/Get", pb.GetRequest(task=pb.TaskRef(id=reply.id)), pb.TaskInfo)
+    assert info.attempt == 1 and info.status in (TaskStatus.RETRYING, TaskStatus.READY)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_second_request_forces_the_stop(autojump_clock: MockClock, house: House) -> None:
+    worker = await house.caller().work(slots=1)
+    await house.caller().submit()
+    await worker.next("lease")
+    house.server.request_stop()
+    await trio.sleep(1)
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code == FAILED
+    assert house.abandoned == []
+
+
+async def test_a_stop_that_hangs_is_abandoned_after_the_grace_and_fifteen_seconds(
+    autojump_clock: MockClock, house: House
+) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.hanging = True
+    house.caller().start("Tasks/Submit", pb.SubmitRequest(task=pb.TaskSpec()))
+    await trio.testing.wait_all_tasks_blocked()
+    house.server.request_stop()
+    await trio.sleep((GRACE + limits.STOP_SLACK) / SECOND - 0.1)
+    assert house.abandoned == []
+    await trio.sleep(0.2)
+    assert house.abandoned == [FAILED]
+    store.go_on()
+
+
+async def test_a_stop_before_the_server_serves_is_quick(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    durable.loading = trio.Event()
+    house = await House(nursery, durable).open()
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code == DONE
+    assert house.bound == []
+
+
+async def test_a_stop_between_two_terms_is_quick(
+    autojump_clock: MockClock, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_on_key(monkeypatch, "bug")
+    await house.caller().submit(key="bug")
+    house.server.request_stop()
+    await trio.sleep(2.5)
+    assert house.code == DONE
+
+
+async def test_a_grace_of_zero_ends_at_once(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    settings = replace(SETTINGS, server=replace(SETTINGS.server, shutdown_grace=0))
+    house = await House(nursery, durable, settings).open()
+    worker = await house.caller().work(slots=1)
+    await house.caller().submit()
+    await worker.next("lease")
+    house.server.request_stop()
+    await worker.next("abort")
+    await worker.next("shutdown")
+    nursery.cancel_scope.cancel()

@@ -1,5 +1,6 @@
 """What the tests of the stores share: records in short form, and waiting for a commit from any event loop."""
 
+import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
@@ -131,6 +132,15 @@ class Harness:
         return self.run(term)
 
 
+def execute(path: Path, text: str, *values: Any) -> list[Any]:
+    """One statement from outside."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    try:
+        return connection.execute(text, values).fetchall()
+    finally:
+        connection.close()
+
+
 def as_loaded(task: TaskInserted, state: TaskChanged | None = None) -> TaskLoaded:
     return TaskLoaded(task, state)
 
@@ -148,6 +158,7 @@ __all__ = [
     "changed",
     "commit",
     "ended",
+    "execute",
     "find",
     "finished",
     "inserted",

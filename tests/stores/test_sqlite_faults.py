@@ -8,27 +8,24 @@ import subprocess
 import sys
 import threading
 
-import anyio
 import pytest
 from anyio import to_thread
 
 from cronoq._stores import sqlite_writer
 from cronoq._stores.base import Fenced, StoreError, StoreUnavailable
-from cronoq._stores.sqlite import READERS
-from cronoq_sansio import limits
-from cronoq_sansio.engine.records import OutputStored, TaskDamaged, TaskInserted
+from cronoq_sansio.engine.records import OutputStored, TaskInserted
 from cronoq_sansio.errors import LocalProtocolError
 from cronoq_sansio.spec import TaskStatus
 from tests.stores.support import (
     UNIX,
     WALL,
     Outcome,
-    as_loaded,
     attempt,
     batch,
     changed,
     commit,
     ended,
+    execute,
     find,
     finished,
     inserted,
@@ -40,15 +37,6 @@ from tests.stores.support import (
 @pytest.fixture(autouse=True)
 def _short_busy_timeout(monkeypatch):
     monkeypatch.setattr("cronoq._stores.sqlite_schema.BUSY_TIMEOUT_MS", 20)
-
-
-def execute(path, text, *values):
-    """One statement from outside."""
-    connection = sqlite3.connect(path, isolation_level=None)
-    try:
-        return connection.execute(text, values).fetchall()
-    finally:
-        connection.close()
 
 
 def test_the_writer_waits_for_the_disk(sqlite):
@@ -252,6 +240,7 @@ async def body(store, first):
     for _ in range(3):
         error = await attempt(store, made)
         assert isinstance(error, StoreUnavailable), repr(error)
+        assert store._writer._connection is None
         assert len(await loaded(store)) == 1
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
     assert await attempt(store, made) is None
@@ -386,228 +375,3 @@ def test_a_value_that_no_column_holds_fails_its_batch_whole_and_alone(sqlite):
         await commit(store, inserted(first))
 
     sqlite.with_store(body)
-
-
-# --- damaged rows
-
-
-def test_damaged_rows_come_back_as_such_and_the_others_whole(sqlite):
-    damages = [
-        ("UPDATE cronoq_trio_tasks SET spec = x'c1' WHERE id = ?", "cannot be decoded"),
-        ("UPDATE cronoq_trio_tasks SET spec = x'81a17601' || x'00' WHERE id = ?", "cannot be decoded"),
-        ("UPDATE cronoq_trio_tasks SET spec = x'81a17602' WHERE id = ?", "has format 2; this version reads format 1"),
-        ("UPDATE cronoq_trio_tasks SET spec = 'text' WHERE id = ?", "of a wrong type"),
-        ("UPDATE cronoq_trio_tasks SET arrival = 'noon' WHERE id = ?", "of a wrong type"),
-        ("UPDATE cronoq_trio_tasks SET priority = 4 WHERE id = ?", "no priority class 4"),
-        ("UPDATE cronoq_trio_tasks SET kind = CAST(x'ff' AS TEXT) WHERE id = ?", "of a wrong type"),
-        ("UPDATE cronoq_trio_states SET status = 77 WHERE id = ?", "of a wrong type"),
-        ("UPDATE cronoq_trio_states SET due = 1.5 WHERE id = ?", "of a wrong type"),
-        ("DELETE FROM cronoq_trio_tasks WHERE id = ?", "a column is missing"),
-    ]
-
-    async def body(store, first):
-        count = len(damages)
-        await commit(store, *(inserted(first + n, f"k{n}") for n in range(2 * count)))
-        await commit(store, *(changed(first + n) for n in range(2 * count)))
-        for n, (text, _) in enumerate(damages):
-            execute(sqlite.path, text, first + 2 * n)
-        records = await loaded(store)
-        for n, (_, reason) in enumerate(damages):
-            damaged, whole = records[2 * n : 2 * n + 2]
-            assert type(damaged) is TaskDamaged
-            assert damaged.task_id == first + 2 * n
-            assert reason in damaged.reason
-            assert whole == as_loaded(inserted(first + 2 * n + 1, f"k{2 * n + 1}"), changed(first + 2 * n + 1))
-        await commit(store, *(finished(r.task_id, TaskStatus.FAILED, message=r.reason) for r in records[::2]))
-        assert [type(record) for record in live(await loaded(store))].count(TaskDamaged) == 0
-        assert (await find(store, first)).info.message == records[0].reason
-
-    sqlite.with_store(body)
-
-
-def test_rows_of_a_later_version_with_more_fields_are_read(sqlite):
-    import msgspec
-
-    async def body(store, first):
-        await commit(store, inserted(first, "key"))
-        [(stored,)] = execute(sqlite.path, "SELECT spec FROM cronoq_trio_tasks")
-        more = msgspec.msgpack.encode({**msgspec.msgpack.decode(stored), "later": [1, 2]})
-        execute(sqlite.path, "UPDATE cronoq_trio_tasks SET spec = ?", more)
-        assert await loaded(store) == [as_loaded(inserted(first, "key"))]
-
-    sqlite.with_store(body)
-
-
-def test_damaged_texts_do_not_spoil_finished_tasks(sqlite):
-    async def body(store, first):
-        await commit(store, *(inserted(first + n, f"k{n}") for n in range(3)))
-        await commit(store, *(finished(first + n, end=WALL + n) for n in range(3)))
-        execute(sqlite.path, "UPDATE cronoq_trio_tasks SET key = CAST(x'ff' AS TEXT) WHERE id = ?", first + 1)
-        assert [record.task_id for record in ended(await loaded(store))] == [first, first + 2]
-        assert (await find(store, first + 1)).info.key == "\N{REPLACEMENT CHARACTER}"
-
-    sqlite.with_store(body)
-
-
-# --- pruning, copies, plans
-
-
-def test_a_portion_of_pruning_is_bounded_by_bytes_too(sqlite, monkeypatch):
-    monkeypatch.setattr(limits, "PRUNE_BYTES", 50_000)
-
-    async def body(store, first):
-        await commit(store, *(inserted(first + n, "", b"x" * 10_000) for n in range(10)))
-        await commit(
-            store,
-            *(finished(first + n, end=WALL + n) for n in range(10)),
-            *(OutputStored(first + n, b"y" * 10_000, "") for n in range(10)),
-        )
-        counts = []
-        while count := await store.prune(WALL * 2):
-            counts.append(count)
-        assert counts == [3, 3, 3, 1]
-        for table in ("tasks", "states", "outputs", "live"):
-            assert execute(sqlite.path, f"SELECT count(*) FROM cronoq_trio_{table}") == [(0,)]
-
-    sqlite.with_store(body)
-
-
-@pytest.mark.parametrize("how", ["backup", "vacuum"])
-def test_a_copy_made_while_the_server_writes_is_a_store(sqlite, tmp_path, how):
-    copy = tmp_path / "copy.db"
-
-    async def body(store, first):
-        await commit(store, *(inserted(first + n, f"k{n}") for n in range(100)))
-        await commit(store, finished(first), OutputStored(first, b"out", ""))
-        source = sqlite3.connect(sqlite.path)
-        if how == "vacuum":
-            source.execute("VACUUM INTO ?", (str(copy),))
-        else:
-            target = sqlite3.connect(copy)
-            source.backup(target, pages=5, progress=lambda *_: None)
-            target.close()
-        source.close()
-        await commit(store, inserted(first + 200))
-        return first
-
-    first = sqlite.with_store(body)
-    sqlite.path = copy
-
-    async def later(store, _):
-        assert len(live(await loaded(store))) == 99
-        assert (await find(store, first)).output == b"out"
-
-    sqlite.with_store(later)
-
-
-def test_no_query_scans_a_table(sqlite):
-    from cronoq._stores.sqlite_schema import statement
-
-    values = {
-        "find_by_id": (1,),
-        "newest_by_key": ("k",),
-        "small_output": (1,),
-        "large_output": (1,),
-        "load_live": (1, 1),
-        "load_finished": (1, 1, 1),
-        "nth_newest_finished": (1, 1),
-        "select_prunable": (1, 1),
-        "read_leader": (),
-    }
-
-    async def body(store, first):
-        connection = sqlite3.connect(sqlite.path)
-        for name, arguments in values.items():
-            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement(name)}", arguments)]
-            scans = [step for step in plan if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
-            assert not scans, (name, plan)
-            assert not any("TEMP B-TREE" in step for step in plan), (name, plan)
-        connection.close()
-
-    sqlite.with_store(body)
-
-
-def test_at_most_so_many_queries_at_once(sqlite, monkeypatch):
-    async def body(store, first):
-        await commit(store, inserted(first))
-        at_once = []
-        running = 0
-        lock = threading.Lock()
-        meeting = threading.Barrier(READERS)
-        run = store._readers.run
-
-        def counted(query):
-            nonlocal running
-            with lock:
-                running += 1
-                at_once.append(running)
-            meeting.wait(10)
-            try:
-                return run(query)
-            finally:
-                with lock:
-                    running -= 1
-
-        monkeypatch.setattr(store._readers, "run", counted)
-        async with anyio.create_task_group() as group:
-            for _ in range(READERS * 3):
-                group.start_soon(find, store, first)
-        assert max(at_once) == READERS
-        assert len(store._readers._idle) <= READERS
-
-    sqlite.with_store(body)
-
-
-def test_a_cancelled_query_is_awaited(sqlite, monkeypatch):
-    async def body(store, first):
-        await commit(store, inserted(first))
-        begun, ended_ = threading.Event(), threading.Event()
-        run = store._readers.run
-
-        def slow(query):
-            begun.set()
-            release.wait(10)
-            try:
-                return run(query)
-            finally:
-                ended_.set()
-
-        release = threading.Event()
-        monkeypatch.setattr(store._readers, "run", slow)
-        async with anyio.create_task_group() as group:
-            group.start_soon(find, store, first)
-            await to_thread.run_sync(begun.wait)
-            group.cancel_scope.cancel()
-            release.set()
-        assert ended_.is_set()
-
-    sqlite.with_store(body)
-
-
-def test_a_closed_store_answers_unavailable(sqlite):
-    async def body(store, first):
-        await store.close()
-        with pytest.raises(StoreUnavailable):
-            await find(store, first)
-        with pytest.raises(StoreUnavailable):
-            await loaded(store)
-        with pytest.raises(StoreUnavailable):
-            await store.prune(1)
-        with pytest.raises(StoreUnavailable):
-            await store.claim(1)
-
-    sqlite.with_store(body)
-
-
-def test_a_small_limit_of_parameters_is_respected():
-    from cronoq._stores.sqlite_rows import MultiRow
-
-    connection = sqlite3.connect(":memory:")
-    connection.execute("CREATE TABLE t(a, b, c)")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 20)
-    rows = MultiRow("INSERT INTO t VALUES ", 3)
-    rows.prepare(connection)
-    wanted = [(n, n + 1, n + 2) for n in range(1_000)]
-    rows.run(connection, wanted)
-    assert connection.execute("SELECT * FROM t").fetchall() == wanted
-    connection.close()

@@ -128,8 +128,6 @@ class MemoryStore:
         self._claimed = False
 
     def _insert(self, task_id: int, inserted: TaskInserted) -> None:
-        if task_id in self._finished:
-            return  # an older batch, written again
         self._highest_task = max(self._highest_task, task_id)
         self._inserted[task_id] = inserted
         if inserted.spec.key:

@@ -33,8 +33,8 @@ class Lobby:
     def __init__(self, clock: Clock) -> None:
         self.connections: dict[Connection, None] = {}
         """In the order in which they were accepted."""
-        self.calls: Counter[tuple[type | None, Code | None]] = Counter()
-        """Unary calls answered: by type of reply, or by code of the rejection."""
+        self.calls: Counter[tuple[str, str]] = Counter()
+        """Unary calls that reached a term or this place, by method and outcome: `ok` or the code of the rejection."""
         self._clock = clock
         self._driver: Driver | None = None
         self._refusal = STARTING
@@ -78,8 +78,8 @@ class Lobby:
     def _refuse(self, events: Sequence[Any]) -> None:
         for event in events:
             if type(event) is CallReceived:
-                self.calls[None, self._refusal.code] += 1
                 sink: Any = event.call.sink
+                self.calls[sink.route.name, self._refusal.code.value] += 1
                 sink.reject(self._refusal)
             elif type(event) is WorkerConnected:
                 sink = event.stream.sink

@@ -43,7 +43,7 @@ class Performer:
 
     def perform(self, actions: Sequence[Any]) -> None:
         """Perform in order. Never raises for what concerns one connection."""
-        touched = self._touched
+        touched, counts = self._touched, self._counts
         for action in actions:
             kind = type(action)
             if kind is Reply:
@@ -65,12 +65,12 @@ class Performer:
             try:
                 if kind is Reply:
                     sink.reply(action.message)
-                    self._counts[type(action.message), None] += 1
+                    counts[sink.route.name, "ok"] += 1
                 elif kind is SendLease:
                     sink.send(action.lease)
                 elif kind is Reject:
                     sink.reject(action.rejection)
-                    self._counts[None, action.rejection.code] += 1
+                    counts[sink.route.name, action.rejection.code.value] += 1
                 elif kind is SendToWorker:
                     sink.send(action.message)
                     if type(action.message) is Registered:

@@ -5,21 +5,12 @@ from typing import TYPE_CHECKING, Any
 from cronoq._observe.logs import get_logger
 from cronoq._runtime.committer import CommitFigures
 from cronoq_sansio.clock import MILLISECOND
-from cronoq_sansio.service.messages import CancelReply, SnapshotReply, SubmitReply, TaskInfo, TaskResult
 
 if TYPE_CHECKING:
     from cronoq._runtime.lobby import Lobby
     from cronoq._runtime.term import Terms
 
 log = get_logger("server")
-
-METHODS: dict[type, str] = {
-    SubmitReply: "Submit",
-    CancelReply: "Cancel",
-    TaskInfo: "Get",
-    TaskResult: "Wait",
-    SnapshotReply: "Snapshot",
-}
 
 
 class Statistics:
@@ -53,7 +44,6 @@ class Statistics:
             figures["actions_held"] = driver.outbox.held()
         if terms.service is not None:
             figures.update(terms.service.statistics())
-        for (reply, code), count in sorted(lobby.calls.items(), key=str):
-            name = METHODS.get(reply, reply.__name__) if reply is not None else "refused"
-            figures[f"calls.{name}.{code.value if code is not None else 'ok'}"] = count
+        for (method, outcome), count in sorted(lobby.calls.items()):
+            figures[f"calls.{method}.{outcome}"] = count
         return figures

@@ -1,0 +1,103 @@
+"""What a person sees at the start, and the line of statistics."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+from trio.testing import MockClock
+
+from cronoq._runtime import startup
+from cronoq._runtime.faults import describe, kinds
+from cronoq._runtime.serve import Server
+from cronoq._runtime.statistics import Statistics
+from cronoq._stores.memory import MemoryStore
+from cronoq._stores.sqlite import SqliteStore
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.settings import PoolSettings, ServerSettings, Settings, StoreSettings
+from tests.runtime.caller import Caller
+
+
+def announced(settings: Settings) -> list[str]:
+    lines: list[str] = []
+    startup.announce(lines.append, settings, "cronoq.toml", "1.2.3", [("127.0.0.1", 4711)])
+    return lines
+
+
+def test_the_last_line_is_stable_and_names_the_real_address() -> None:
+    assert announced(Settings())[-1] == "ready: grpc 127.0.0.1:4711"
+    lines: list[str] = []
+    startup.announce(lines.append, Settings(), "built-in", "1", [("::1", 7)])
+    assert lines[-1] == "ready: grpc [::1]:7"
+
+
+def test_the_lines_say_what_and_where() -> None:
+    settings = Settings(store=StoreSettings("sqlite", "some.db"), pools=(PoolSettings("mail"), PoolSettings("web")))
+    text = "\n".join(announced(settings))
+    assert "cronoq-trio 1.2.3" in text and "cronoq.toml" in text and "mail, web" in text
+    assert str(Path("some.db").absolute()) in text
+    assert "http" not in text
+
+
+def test_a_memory_store_says_what_it_costs() -> None:
+    assert "lost when the server ends" in "\n".join(announced(Settings()))
+
+
+def test_an_http_address_is_said_not_to_be_served() -> None:
+    settings = Settings(server=ServerSettings(http_addr=("127.0.0.1", 7071)))
+    assert any("127.0.0.1:7071" in line and "not served yet" in line for line in announced(settings))
+
+
+def test_an_open_address_is_warned_about() -> None:
+    settings = Settings(server=ServerSettings(grpc_addr=("0.0.0.0", 7070), insecure_no_auth=True))
+    assert any("WARNING" in line for line in announced(settings))
+    assert not any("WARNING" in line for line in announced(Settings()))
+
+
+def test_many_pools_are_counted() -> None:
+    settings = Settings(pools=tuple(PoolSettings(f"p{number}") for number in range(1_000)))
+    assert any("p7 and 992 more" in line for line in announced(settings))
+
+
+@pytest.mark.parametrize(("kind", "store"), [("memory", MemoryStore), ("sqlite", SqliteStore)])
+def test_the_settings_choose_the_store(kind: str, store: type, tmp_path: Path) -> None:
+    settings = Settings(store=StoreSettings(kind, str(tmp_path / "x.db")))
+    assert type(startup.make_store(settings)) is store
+
+
+async def test_statistics_are_one_line(
+    autojump_clock: MockClock, nursery: trio.Nursery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = replace(Settings(), server=ServerSettings(grpc_addr=("127.0.0.1", 0)))
+    server = Server(settings, MemoryStore(key_retention=SECOND, key_retention_max=1), lambda _bound: None)
+    statistics = Statistics(server.lobby, server.terms)
+    assert statistics.collect() == {"serving": False, "connections": 0}
+    nursery.start_soon(lambda: server.run(signals=False))
+    await trio.testing.wait_all_tasks_blocked()
+    caller = Caller(server, nursery)
+    await caller.submit()
+    await caller.submit(pool="no such pool")
+    await caller.work(slots=2)
+    capsys.readouterr()
+    statistics.log()
+    assert len(capsys.readouterr().out.splitlines()) == 1
+    figures = statistics.collect()
+    assert figures["serving"] and figures["ready"] and figures["epoch"] == 1
+    assert (figures["connections"], figures["workers"], figures["actions_held"]) == (1, 1, 0)
+    assert figures["calls.Tasks.Submit.ok"] == 1
+    assert figures["calls.Tasks.Submit.unknown_pool"] == 1
+    nursery.cancel_scope.cancel()
+
+
+def test_a_fault_is_described_without_its_message() -> None:
+    try:
+        {}["the secret"]
+    except KeyError as error:
+        text = describe(error)
+    assert text.startswith("KeyError at runtime/test_startup.py:") and "secret" not in text
+    assert describe(ValueError("secret")) == "ValueError at unknown place"
+
+
+def test_events_are_named_and_counted_without_their_contents() -> None:
+    assert kinds(["secret", "secret", 1]) == "2 × str, int"
+    assert kinds("secret") == "str"

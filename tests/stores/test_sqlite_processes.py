@@ -11,10 +11,10 @@ import time
 import anyio
 import pytest
 
-from cronoq._stores.base import StoreUnusable
+from cronoq._stores.base import Fenced, StoreUnusable
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.spec import TaskStatus
-from tests.stores.support import UNIX, commit, ended, find, inserted, live, loaded
+from tests.stores.support import UNIX, attempt, batch, commit, ended, find, inserted, live, loaded
 
 HOLDER = """
 import sys, anyio
@@ -126,6 +126,24 @@ def test_two_stores_of_one_process_exclude_each_other(tmp_path):
             await take(path)
         await first.close()
         assert await take(path) == (2, [])
+
+    anyio.run(body, backend="trio")
+
+
+def test_without_its_lock_file_a_leader_is_fenced_by_the_next_one(tmp_path):
+    path = tmp_path / "cronoq.db"
+
+    async def body():
+        first = SqliteStore(path, key_retention_max=10)
+        await first.open()
+        claim = await first.claim(UNIX)
+        await commit(first, inserted(claim.first_task_id, "kept"))
+        (tmp_path / "cronoq.db.leader").unlink()
+        assert await take(path) == (2, ["kept"])
+        error = await attempt(first, batch(inserted(claim.first_task_id + 1, "lost")))
+        assert isinstance(error, Fenced)
+        await first.close()
+        assert await take(path) == (3, ["kept"])
 
     anyio.run(body, backend="trio")
 

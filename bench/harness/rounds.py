@@ -7,7 +7,7 @@ see about the same machine.
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from harness import load
@@ -28,6 +28,10 @@ class Case:
     count: int
     run: Callable[[Server, int, Path], Mapping[str, float]]
     refill: int = 0
+
+    def scaled(self, factor: int) -> "Case":
+        """The same load, `factor` times as long."""
+        return replace(self, count=self.count * factor, refill=self.refill * factor)
 
 
 def _submit(connections: int, in_flight: int) -> Callable[[Server, int, Path], Mapping[str, float]]:

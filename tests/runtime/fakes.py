@@ -3,7 +3,8 @@
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import trio
+import anyio
+import anyio.lowlevel
 import trio.testing
 
 from cronoq._runtime.clock import Clock, WallDrift
@@ -150,7 +151,7 @@ class FakeStore:
     def begin_commit(self, batch: Batch, done: Done) -> None:
         assert self._done is None, "two batches in flight"
         self.tried.append(batch)
-        self.tried_at.append(trio.current_time())
+        self.tried_at.append(anyio.current_time())
         self._done = done
         if self.auto is not None:
             self.decide(self.auto(batch))
@@ -167,7 +168,7 @@ class FakeStore:
         return self._done is not None
 
     async def find(self, query: FindTask) -> StoredTask | None:
-        await trio.lowlevel.checkpoint()
+        await anyio.lowlevel.checkpoint()
         return self.found(query)
 
     async def prune(self, before: int) -> int:
@@ -185,7 +186,7 @@ class Stage:
         self.machine = FakeMachine()
         self.performer = FakePerformer()
         self.store = FakeStore(volatile=volatile)
-        self.clock = Clock(trio.current_time, lambda: WALL + round(trio.current_time() * SECOND) + self.wall_moved)
+        self.clock = Clock(anyio.current_time, lambda: WALL + round(anyio.current_time() * SECOND) + self.wall_moved)
         self.outbox = Outbox(self.machine, volatile=volatile)
         self.driver = Driver(self.outbox, self.store, self.clock, WallDrift(self.clock, 0), self.performer)
         self.ended: BaseException | None = None

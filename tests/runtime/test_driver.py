@@ -2,6 +2,8 @@
 
 from collections.abc import AsyncIterator
 
+import anyio
+import anyio.lowlevel
 import pytest
 import trio
 import trio.testing
@@ -202,3 +204,24 @@ async def test_a_volatile_store_never_sees_a_step_that_was_not_whole(autojump_cl
     with pytest.raises(TermEnded):
         stage.driver.handle([Write("half"), Explode()])
     assert stage.store.stored == {}
+
+
+def test_the_same_driver_runs_under_asyncio() -> None:
+    async def main() -> None:
+        stage = Stage()
+        async with anyio.create_task_group() as group:
+            group.start_soon(stage.run)
+            await anyio.wait_all_tasks_blocked()
+            stage.machine.due = stage.clock.now() + 1_000_000
+            stage.driver.handle([Write("a"), Say("b")])
+            stage.driver.find(FindTask(1, 7, False))
+            stage.store.decide()
+            with anyio.fail_after(30):
+                while len(stage.said) < 2 or len(stage.machine.seen) < 2:
+                    await anyio.lowlevel.checkpoint()
+            stage.driver.finish()
+        assert stage.said == ["b", "a"]
+        assert TimerFired() in stage.machine.seen
+        assert isinstance(stage.ended, TermEnded)
+
+    anyio.run(main, backend="asyncio")

@@ -81,7 +81,7 @@ def configure(text: str | None = None, stream: TextIO | None = None) -> Callable
     _take_over_standard_logging(level)
     if form == "json":
         start = get_logger("start")
-        return lambda line: None if not line else cast(None, start.info(line))
+        return lambda line: cast(None, start.info(line.strip()))
 
     def announce(line: str) -> None:
         out.write(f"{line}\n")

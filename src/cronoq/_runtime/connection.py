@@ -260,7 +260,9 @@ class Connection:
         try:
             self._pass_on(self.flush())
         except TermEnded:
-            self._scope.cancel()
+            pass  # the lobby has dismissed this connection like all others
+        except Exception as error:
+            self.fail(error)
 
     # --- the end
 

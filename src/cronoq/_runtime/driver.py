@@ -146,6 +146,8 @@ class Driver:
         if self.ended is not None:
             return
         self.ended = reason
+        fields = {"events": reason.events} if reason.events else {}
+        log.error("the term is over, what it had not stored was promised to nobody", cause=str(reason), **fields)
         if self._group is not None:
             self._group.cancel_scope.cancel()
         self._performer.ended()

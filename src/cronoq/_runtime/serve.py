@@ -17,7 +17,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from functools import partial
 
 import trio
 
@@ -52,12 +51,25 @@ def run(settings: Settings, *, config_source: str = "built-in") -> int:
     except ValueError as error:
         raise StartError(str(error)) from error
     store = startup.make_store(settings)
-    announce_start = partial(startup.announce, announce, settings, config_source, __version__)
-    return trio.run(_run, settings, store, announce_start)
+
+    def ready(bound: list[tuple[str, int]]) -> None:
+        _tune_collector()
+        startup.announce(announce, settings, config_source, __version__, bound)
+
+    async def serve() -> int:
+        return await Server(settings, store, ready).run()
+
+    return trio.run(serve)
 
 
-async def _run(settings: Settings, store: Store, announce: Callable[[list[tuple[str, int]]], None]) -> int:
-    return await Server(settings, store, announce).run()
+def _tune_collector() -> None:
+    """What lives after the start lives as long as the process: the collector need not look at it again.
+
+    The first threshold is raised because a call makes about a hundred objects and hardly ever a cycle.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 50, 1_000)
 
 
 class Server:
@@ -163,11 +175,6 @@ class Server:
         if announce is None:
             log.info("ready again", epoch=epoch)
             return
-        # What lives now lives as long as the process: the collector need not look at it again. The first threshold is
-        # raised because a call makes about a hundred objects and hardly ever a cycle.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(50_000, 50, 1_000)
         assert self._listener is not None
         announce([listeners.local_address(self._listener)])
 

@@ -193,7 +193,6 @@ class Terms:
         if len(faults) >= limits.MAX_TERM_FAULTS and not self._store.volatile:
             raise StartError(f"{len(faults)} terms failed within ten minutes, the last one by {ended}")
         pause = min(limits.TERM_RESTART_MIN << (min(len(faults), 16) - 1), limits.TERM_RESTART_MAX)
-        fields = {"events": ended.events} if ended.events else {}
-        log.error("the term ended, a fresh one will recover", cause=str(ended), pause=seconds(pause), **fields)
+        log.warning("a fresh term will recover from the store", after=str(ended), pause=seconds(pause))
         with trio.move_on_after(seconds(pause)):
             await self._stop.wait()

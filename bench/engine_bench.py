@@ -3,7 +3,7 @@
     python bench/engine_bench.py [--tasks 20000] [--rounds 7] [--json]
 
 A unit is measured in the same process between the rounds, because machines drift; quote the median ratio. `waiting`
-tasks stand in the queue all the time. Memory is the growth of VmRSS for waiting tasks with a 16-byte key and no payload.
+tasks stand in the queue all the time. Memory is the growth of VmRSS for waiting tasks with a 16-byte key, no payload.
 """
 
 import argparse

@@ -125,6 +125,34 @@ def test_a_timer_that_fires_too_early_does_nothing():
 # --- look-ups
 
 
+@pytest.mark.parametrize("request_", [m.Get("k"), m.Wait("k", 0), m.Cancel("k"), m.GetSnapshot()])
+def test_a_look_sees_what_came_before_it_in_the_same_read(request_):
+    rig = Harness(SETTINGS)
+    submit, call = m.Call(""), m.Call("")
+    rig.handle(rig.received(submit, m.Submit(spec(key="k"), False, None)), rig.received(call, request_))
+    rig.durable()
+    assert not rig.queries
+    answer = rig.answer(call)
+    if isinstance(request_, m.Wait):
+        assert answer.code is Code.DEADLINE_EXCEEDED
+    elif isinstance(request_, m.GetSnapshot):
+        assert answer.engine.live_tasks == 1
+    else:
+        assert answer == m.CancelReply(True) or answer.task_id == 1
+
+
+def test_a_get_in_the_read_that_ends_the_task_shows_the_end():
+    rig = Harness(SETTINGS)
+    stream = rig.worker()
+    rig.submit(key="k")
+    rig.durable()
+    call = m.Call("")
+    rig.handle(m.WorkerSent(stream, m.Complete(1, b"", "")), rig.received(call, m.Get("k")))
+    assert rig.answer(call) is None, "the end is not durable"
+    rig.durable()
+    assert rig.answer(call).status == 6
+
+
 @pytest.mark.parametrize("request_", [m.Get("k"), m.Wait("k", None), m.Cancel("k")])
 def test_a_task_that_comes_to_life_while_the_store_is_asked_is_what_the_call_gets(request_):
     rig = Harness(SETTINGS)

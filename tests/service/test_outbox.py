@@ -44,6 +44,7 @@ class Straw:
         self.made = []
         self.over = set()
         self.log = []
+        self.asked = 0
 
     def handle(self, events, now):
         self.number += 1
@@ -71,6 +72,7 @@ class Straw:
         return performed
 
     def wanted(self, action):
+        self.asked += 1
         return action.subject not in self.over
 
     def next_timeout(self):
@@ -242,6 +244,14 @@ def test_a_sweep_keeps_what_is_wanted(monkeypatch):
     assert run.outbox.held() == 100
     run.handle([("durable", 0)])
     assert [action.subject for action in run.performed] == list(range(100))
+
+
+def test_looking_for_what_is_unwanted_costs_a_constant_per_action(monkeypatch):
+    monkeypatch.setattr(outbox_module, "MIN_OUTBOX_SWEEP", 8)
+    run = Run()
+    for subject in range(2_000):
+        run.handle([Work((), ((subject, 0),), 1)])
+    assert run.straw.asked <= 2 * 2_000
 
 
 def test_the_timeout_is_the_machines():

@@ -150,6 +150,31 @@ def test_a_refused_lease_chooses_before_new_ones():
     assert rig.leases(second) == [1]
 
 
+def test_a_slot_that_comes_free_in_the_same_read_counts_for_a_refusal():
+    rig = Harness()
+    first, second = rig.worker(), rig.worker()
+    rig.submit(key="a")
+    rig.submit(key="b")
+    rig.durable()
+    rig.handle(rig.received(m.Call(""), m.Cancel("b")), m.WorkerSent(first, m.Nack(1, "no")))
+    assert rig.leases(second) == [1]
+
+
+def test_what_an_overcommitted_worker_ends_is_no_free_slot():
+    rig = Harness()
+    stream = rig.worker(3)
+    for _ in range(5):
+        rig.submit()
+    rig.durable()
+    rig.say(stream, m.SetSlots(1))
+    for lease in (1, 2):
+        rig.say(stream, m.Complete(lease, b"", ""))
+        assert rig.engine.totals.dispatched == 3
+    rig.say(stream, m.Fail(3, "", False, 0))
+    rig.durable()
+    assert rig.leases(stream) == [4]
+
+
 def test_refusals_are_forgotten_when_the_task_is_cancelled_meanwhile():
     rig = Harness()
     first = rig.worker()

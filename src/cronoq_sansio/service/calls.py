@@ -127,7 +127,6 @@ class Calls:
             return
         waiting = call.wait
         task_id = waiting.stored if type(waiting) is Waiting else 0
-        self._detach(call)
         self._turn.reject(call, self._deadlines.rejection(due.cause, task_id))
 
     def store_answered(self, event: StoreAnswered) -> None:

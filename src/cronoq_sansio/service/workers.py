@@ -190,10 +190,12 @@ class Workers:
         self._dispatches.append(dispatch)
 
     def place(self) -> None:
-        """Choose a worker for each lease that the engine has just dispatched; those that were refused choose first."""
+        """Choose a worker for each lease that the engine has just dispatched.
+
+        A refused lease comes before new ones, because the engine passes it on where it applies the refusal: so the
+        worker that made its group eligible still is free.
+        """
         dispatches, self._dispatches = self._dispatches, []
-        if self._refusals:
-            dispatches.sort(key=lambda dispatch: dispatch.lease.id not in self._refusals)
         for dispatch in dispatches:
             lease = dispatch.lease
             if not lease.live:
@@ -440,7 +442,21 @@ class Workers:
             assert not session.unsent or len(session.leases) <= session.slots, "an unseen lease on no slot"
         for session in self._unregistered:
             assert session.state is State.CONNECTED and session.timer is not None
-        groups = [group for by_labels in self._groups.values() for group in by_labels.values()]
-        for group in groups:
-            group.check_invariants()
-        assert sum(len(group.sessions) for group in groups) == len(self._registered)
+        self._check_groups()
+
+    def _check_groups(self) -> None:
+        told = {
+            (pool.name, group.labels): (group.capacity, group.busy)
+            for pool in self._engine.snapshot(self._turn.now).pools
+            for group in pool.groups
+            if group.capacity or group.busy
+        }
+        count = 0
+        for pool, groups in self._groups.items():
+            for labels, group in groups.items():
+                group.check_invariants()
+                busy = sum(len(session.leases) for session in group.sessions.values())
+                assert told.pop((pool, labels), (0, 0)) == (group.capacity, busy), "the engine has other slots"
+                count += len(group.sessions)
+        assert not told, "the engine has groups that no worker is in"
+        assert count == len(self._registered)

@@ -6,7 +6,6 @@ from typing import Any
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
-    ConnectionTerminated,
     DataReceived,
     PingAckReceived,
     PingReceived,
@@ -24,6 +23,7 @@ from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
 
+GOAWAY = 7
 START = 1_000 * SECOND
 SUBMIT = "/cronoq.v1.Tasks/Submit"
 WORK = "/cronoq.v1.Workers/Work"
@@ -85,6 +85,7 @@ class Peer:
         self.events: list[Any] = []
         self.streams: dict[int, Seen] = {}
         self.goaways: list[tuple[int, int]] = []
+        self.unread = b""
         self.pings = 0
         self.acks = 0
         self.exchange()
@@ -163,6 +164,19 @@ class Peer:
         return fresh
 
     def watch(self, data: bytes) -> None:
+        """What the server wrote. GOAWAY is noted here, because h2's client drops its streams when it sees one."""
+        self.unread += data
+        while len(self.unread) >= 9:
+            end = 9 + int.from_bytes(self.unread[:3], "big")
+            if len(self.unread) < end:
+                return
+            whole, self.unread = self.unread[:end], self.unread[end:]
+            if whole[3] == GOAWAY:
+                self.goaways.append((int.from_bytes(whole[9:13], "big"), int.from_bytes(whole[13:17], "big")))
+            else:
+                self._watch(whole)
+
+    def _watch(self, data: bytes) -> None:
         for event in self.client.receive_data(data):
             seen = self.streams.get(getattr(event, "stream_id", None) or 0)
             if isinstance(event, ResponseReceived):
@@ -183,8 +197,6 @@ class Peer:
             elif isinstance(event, StreamReset):
                 assert seen is not None
                 seen.reset = int(event.error_code or 0)
-            elif isinstance(event, ConnectionTerminated):
-                self.goaways.append((event.last_stream_id or 0, int(event.error_code or 0)))
             elif isinstance(event, PingReceived):
                 self.pings += 1
             elif isinstance(event, PingAckReceived):

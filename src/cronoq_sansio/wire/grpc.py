@@ -295,6 +295,8 @@ class GrpcServer:
     def _count_unfinished(self, stream: GrpcStream, size: int) -> None:
         self._unfinished += size - stream.unfinished
         stream.unfinished = size
+        if size:
+            self._arm_scan()
 
     def _refuse_newest(self, events: list[ServiceEvent]) -> None:
         bound = 2 * self._limits.max_message_bytes
@@ -327,7 +329,7 @@ class GrpcServer:
                 self._blocked[stream.id] = stream
             elif stream.unsent:
                 self.schedule(stream)
-        return connection.take(limit)
+        return connection.take(limit, more=bool(ready))
 
     def schedule(self, stream: GrpcStream) -> None:
         """The stream has something to send."""

@@ -141,6 +141,7 @@ class Http2Server:
         self._uncredited = 0
         self._dead = False
         self._draining = False
+        self._farewell = False
         self._peer_leaves = False
         self._heard = now
         self._pinged: int | None = None
@@ -259,7 +260,8 @@ class Http2Server:
                 if handler is not None:
                     handler(self, event, events)
         except (ProtocolError, HyperframeError) as error:
-            self._abandon(str(error) or type(error).__name__, events)
+            # Not the error's text: it may name addresses of this process.
+            self._abandon(f"the peer broke HTTP/2: {type(error).__name__}", events)
 
     def _watch_headers(self, moved_on: bool) -> None:
         """Arm or disarm the timer of an unfinished header block, or of a frame that may be one."""
@@ -377,11 +379,10 @@ class Http2Server:
             self._goaway(MAX_STREAM_ID, ErrorCodes.NO_ERROR, b"")
 
     def finish(self) -> None:
-        """The final GOAWAY, with the last stream that was looked at. `closed` from here on."""
+        """`closed` from here on; the final GOAWAY, with the last stream that was looked at, follows what is sent."""
         if not self.closed:
-            if self._preface is None:
-                self._goaway(self._last_stream, ErrorCodes.NO_ERROR, b"")
             self.closed = True
+            self._farewell = self._preface is None
 
     @property
     def unsent(self) -> int:
@@ -390,11 +391,17 @@ class Http2Server:
 
     def wants_write(self) -> bool:
         """Whether `take` has something."""
-        return self._dirty or bool(self._out)
+        return self._dirty or self._farewell or bool(self._out)
 
-    def take(self, limit: int) -> bytes:
-        """Up to `limit` bytes to write to the socket."""
+    def take(self, limit: int, *, more: bool = False) -> bytes:
+        """Up to `limit` bytes to write to the socket; `more`: the caller has not sent all yet, so no farewell.
+
+        Many clients drop their streams when they see the final GOAWAY: it comes last.
+        """
         self._pull()
+        if self._farewell and not more:
+            self._farewell = False
+            self._goaway(self._last_stream, ErrorCodes.NO_ERROR, b"")
         out = self._out
         if len(out) <= limit:
             data = bytes(out)

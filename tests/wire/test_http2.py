@@ -1,0 +1,428 @@
+"""HTTP/2 below gRPC: who is let in, which limits hold, how a connection ends, and its timers."""
+
+import struct
+
+import pytest
+
+from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.wire.http2 import Data, Event, Failed, Http2Server, Request, Reset, WindowOpened
+from tests.wire import raw
+
+START = 1_000 * SECOND
+NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT = 0, 1, 3, 4
+FRAME_SIZE_ERROR, REFUSED_STREAM, ENHANCE_YOUR_CALM = 6, 7, 11
+
+
+def server(max_streams: int = 100) -> Http2Server:
+    return Http2Server(max_streams=max_streams, ping_interval=20 * SECOND, ping_timeout=20 * SECOND, now=START)
+
+
+def greeted(max_streams: int = 100) -> Http2Server:
+    """A server past the preface, its first output taken."""
+    machine = server(max_streams)
+    assert machine.receive(raw.HELLO, START) == [WindowOpened(0)]
+    machine.take(1 << 20)
+    return machine
+
+
+def output(machine: Http2Server) -> list[tuple[int, int, int, bytes]]:
+    return raw.cut_frames(machine.take(1 << 20))
+
+
+def goaway(machine: Http2Server) -> tuple[int, int]:
+    """Last stream and code of the GOAWAY at the end of the output."""
+    kind, _, _, body = output(machine)[-1]
+    assert kind == raw.GOAWAY
+    last, code = struct.unpack_from(">LL", body)
+    return last, code
+
+
+def failure(events: list[Event]) -> str:
+    found = [event for event in events if isinstance(event, Failed)]
+    assert len(found) == 1
+    return found[0].reason
+
+
+def opened(machine: Http2Server, stream_id: int = 1, *, end: bool = False) -> None:
+    flags = raw.END_HEADERS | (raw.END_STREAM if end else 0)
+    (event,) = machine.receive(raw.frame(raw.HEADERS, flags, stream_id, raw.block()), START)
+    assert isinstance(event, Request) and event.stream_id == stream_id and event.ended is end
+
+
+# --- the preface
+
+NOT_HTTP2 = {
+    "HTTP/1.1": b"GET / HTTP/1.1\r\n\r\n",
+    "TLS hello": b"\x16\x03\x01\x02\x00\x01",
+    "garbage": b"\xff\x00",
+    "an almost right preface": raw.PREFACE[:-1] + b"x",
+}
+
+
+@pytest.mark.parametrize("data", NOT_HTTP2.values(), ids=NOT_HTTP2)
+@pytest.mark.parametrize("at_once", [True, False])
+def test_whatever_is_not_http2_is_closed_at_the_first_wrong_byte(data: bytes, at_once: bool) -> None:
+    machine = server()
+    pieces = [data] if at_once else [data[at : at + 1] for at in range(len(data))]
+    wrong = next(at for at, byte in enumerate(data) if byte != raw.PREFACE[at])
+    events: list[Event] = []
+    for at, piece in enumerate(pieces):
+        events += machine.receive(piece, START)
+        assert machine.closed is (at_once or at >= wrong)
+    assert failure(events) == "the peer does not speak HTTP/2"
+    assert machine.take(1 << 20) == b"" and machine.next_timeout() is None
+
+
+@pytest.mark.parametrize("data", [b"", raw.PREFACE[:10], raw.PREFACE, raw.PREFACE + raw.settings()[:5]])
+def test_preface_and_settings_are_due_within_five_seconds(data: bytes) -> None:
+    machine = server()
+    machine.receive(data, START + SECOND)
+    assert machine.next_timeout() == START + 5 * SECOND
+    assert machine.handle_timer(START + 5 * SECOND - 1) == [] and not machine.closed
+    assert failure(machine.handle_timer(START + 5 * SECOND)) in (
+        "no HTTP/2 preface within 5 s",
+        "no SETTINGS within 5 s",
+    )
+    assert machine.closed
+    if len(data) >= len(raw.PREFACE):
+        assert goaway(machine) == (0, SETTINGS_TIMEOUT)
+    else:
+        assert machine.take(1 << 20) == b""
+
+
+def test_nothing_is_sent_before_the_preface() -> None:
+    machine = server()
+    machine.receive(raw.PREFACE[:-1], START)
+    assert not machine.wants_write() and machine.take(1 << 20) == b""
+
+
+def test_our_settings() -> None:
+    machine = server(max_streams=7)
+    machine.receive(raw.PREFACE, START)
+    (kind, flags, stream_id, body), window = output(machine)
+    assert (kind, flags, stream_id) == (raw.SETTINGS, 0, 0)
+    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 1 << 20, 5: 16_384, 6: 16_384}
+    assert window == (raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", limits.CONNECTION_WINDOW - 65_535))
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        raw.frame(raw.PING, 0, 0, b"8 bytes."),
+        raw.frame(raw.SETTINGS, raw.ACK, 0),
+        raw.frame(raw.HEADERS, 4, 1, raw.block()),
+    ],
+    ids=["PING", "SETTINGS ACK", "HEADERS"],
+)
+def test_the_first_frame_must_be_settings(first: bytes) -> None:
+    machine = server()
+    assert failure(machine.receive(raw.PREFACE + first, START)) == "the first frame must be SETTINGS"
+    assert goaway(machine) == (0, PROTOCOL_ERROR)
+
+
+# --- limits
+
+FAULTS: dict[str, tuple[bytes, int]] = {
+    "frame of 16,385 bytes, first nine bytes only": (
+        b"\0\x40\x01" + bytes([raw.DATA, 0]) + b"\0\0\0\1",
+        FRAME_SIZE_ERROR,
+    ),
+    "DATA on an idle stream": (raw.frame(raw.DATA, 0, 1, b"x"), PROTOCOL_ERROR),
+    "HEADERS on an even stream": (raw.frame(raw.HEADERS, 4, 2, raw.block()), PROTOCOL_ERROR),
+    "PUSH_PROMISE": (raw.frame(raw.PUSH_PROMISE, 4, 1, b"\0\0\0\2" + raw.block()), PROTOCOL_ERROR),
+    "broken HPACK (h2 does not say COMPRESSION_ERROR)": (raw.frame(raw.HEADERS, 4, 1, b"\xff\xff\xff"), PROTOCOL_ERROR),
+    "header in upper case": (raw.frame(raw.HEADERS, 4, 1, raw.block(("Xx", "y"))), PROTOCOL_ERROR),
+    "PING of seven bytes": (raw.frame(raw.PING, 0, 0, b"x" * 7), FRAME_SIZE_ERROR),
+    "connection window above 2^31 - 1": (raw.frame(raw.WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"), FLOW_CONTROL_ERROR),
+    "initial window above 2^31 - 1": (raw.settings(initial_window_size=1 << 31), FLOW_CONTROL_ERROR),
+    "frame within a header block": (raw.frame(raw.HEADERS, 0, 1, raw.block()) + raw.frame(raw.PING, 0, 0, b"x" * 8), 1),
+    "GOAWAY within a header block": (raw.frame(raw.HEADERS, 0, 1, b"") + raw.frame(raw.GOAWAY, 0, 0, b"\0" * 8), 1),
+    "GOAWAY of seven bytes": (raw.frame(raw.GOAWAY, 0, 0, b"\0" * 7), PROTOCOL_ERROR),
+    "list above 16 KiB": (raw.frame(raw.HEADERS, 4, 1, raw.block(("x", "y" * 16_200))), ENHANCE_YOUR_CALM),
+}
+
+
+@pytest.mark.parametrize(("data", "code"), FAULTS.values(), ids=FAULTS)
+def test_a_broken_rule_ends_the_connection(data: bytes, code: int) -> None:
+    machine = greeted()
+    assert failure(machine.receive(data, START))
+    assert machine.closed and goaway(machine)[1] == code
+    # Nothing that is asked of a dead connection does anything.
+    machine.send_headers(1, [(b":status", b"200")])
+    machine.drain()
+    machine.finish()
+    assert machine.receive(raw.frame(raw.PING, 0, 0, b"x" * 8), START) == [] and machine.take(1 << 20) == b""
+
+
+def test_events_before_the_fault_are_told() -> None:
+    machine = greeted()
+    good = raw.frame(raw.HEADERS, raw.END_HEADERS, 1, raw.block())
+    events = machine.receive(good + raw.frame(raw.DATA, 0, 3, b"x"), START)
+    assert [type(event) for event in events] == [Request, Failed]
+    assert goaway(machine)[0] == 1
+
+
+@pytest.mark.parametrize("size", [0, 1, 900, 16_384])
+def test_a_flood_of_continuations_ends_the_connection(size: int) -> None:
+    machine = greeted()
+    machine.receive(raw.frame(raw.HEADERS, 0, 1, b""), START)
+    sent = 0
+    while not machine.closed:
+        machine.receive(raw.frame(raw.CONTINUATION, 0, 1, b"\x00" * size), START)
+        sent += size
+        assert sent <= limits.MAX_HEADER_BLOCK + size
+    assert goaway(machine)[1] in (ENHANCE_YOUR_CALM, PROTOCOL_ERROR)
+
+
+def test_a_compression_bomb_ends_the_connection() -> None:
+    machine = greeted()
+    # One entry of 4,000 bytes in the table, then referred to by one byte, 60,000 times.
+    length = b"\x7f\xa1\x1e"  # 127 + 33 + 30 * 128 = 4000
+    bomb = b"\x40\x01x" + length + b"y" * 4_000 + b"\xbe" * 12_000
+    failure(machine.receive(raw.frame(raw.HEADERS, raw.END_HEADERS, 1, bomb), START))
+    assert goaway(machine)[1] == ENHANCE_YOUR_CALM
+
+
+def test_replies_that_nobody_reads_are_bounded() -> None:
+    machine = greeted()
+    ping = raw.frame(raw.PING, 0, 0, b"8 bytes.")
+    for _ in range(limits.MAX_UNSENT_CONTROL // len(ping)):
+        assert machine.receive(ping, START) == []
+    assert failure(machine.receive(ping, START)) == "replies are not read"
+    assert goaway(machine)[1] == ENHANCE_YOUR_CALM
+
+
+def test_replies_that_are_read_are_not() -> None:
+    machine = greeted()
+    for _ in range(3):
+        machine.receive(raw.frame(raw.PING, 0, 0, b"8 bytes.") * 3_000, START)
+        assert len(machine.take(1 << 20)) == 3_000 * 17
+
+
+def test_the_compression_table_of_our_encoder_is_ours() -> None:
+    machine = greeted()
+    for size in (1 << 30, 0, 50, 1 << 20, 100_000) * 200:
+        machine.receive(raw.settings(header_table_size=size), START)
+        machine.take(1 << 20)
+    opened(machine, end=True)
+    machine.send_headers(1, [(b":status", b"200"), (b"x", b"y" * 3_000)])
+    assert machine._machine.encoder.header_table_size == limits.ENCODER_TABLE
+    assert len(machine._machine.encoder.table_size_changes) <= 2
+    kind, _, stream_id, body = output(machine)[-1]
+    assert (kind, stream_id) == (raw.HEADERS, 1) and len(body) < 4_000
+
+
+# --- streams
+
+
+def test_a_stream_too_many_is_refused_and_the_connection_goes_on() -> None:
+    machine = greeted(max_streams=2)
+    opened(machine, 1)
+    opened(machine, 3)
+    refused = raw.frame(raw.HEADERS, raw.END_HEADERS, 5, raw.block()) + raw.frame(raw.DATA, raw.END_STREAM, 5, b"x")
+    assert machine.receive(refused, START) == []
+    assert output(machine)[0] == (raw.RST_STREAM, 0, 5, struct.pack(">L", REFUSED_STREAM))
+    assert machine.receive(raw.frame(raw.RST_STREAM, 0, 3, b"\0\0\0\x08"), START) == [Reset(3)]
+    opened(machine, 7)
+
+
+def test_data_and_trailers() -> None:
+    machine = greeted()
+    opened(machine)
+    padded = raw.frame(raw.DATA, raw.PADDED, 1, b"\x02abcPP")
+    assert machine.receive(padded, START) == [Data(1, b"abc", 6, False)]
+    trailers = raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, b"\x00\x01x\x01y")
+    assert machine.receive(trailers, START) == [Data(1, b"", 0, True)]
+
+
+def test_unknown_frames_and_priorities_are_ignored() -> None:
+    machine = greeted()
+    unknown = raw.frame(0xFA, 0xFF, 9, b"anything") + raw.frame(raw.PRIORITY, 0, 3, b"\0\0\0\0\x10")
+    assert machine.receive(unknown, START) == [] and machine.take(1 << 20) == b""
+
+
+def test_a_stream_that_was_answered_early_lingers_and_is_then_reset() -> None:
+    machine = greeted()
+    opened(machine)
+    machine.send_headers(1, [(b":status", b"200")], end=True)
+    assert [kind for kind, *_ in output(machine)] == [raw.HEADERS]
+    # What still comes is thrown away, and credit is given, so that a client can finish its message.
+    got = 0
+    for _ in range(200):
+        assert machine.receive(raw.frame(raw.DATA, 0, 1, b"x" * 16_000), START) == []
+        got += sum(struct.unpack(">L", body)[0] for kind, _, sid, body in output(machine) if (kind, sid) == (8, 1))
+    assert got > 200 * 16_000 - limits.INITIAL_WINDOW
+    assert machine.next_timeout() == START + limits.STREAM_LINGER
+    machine.handle_timer(START + limits.STREAM_LINGER)
+    assert output(machine) == [(raw.RST_STREAM, 0, 1, struct.pack(">L", NO_ERROR))]
+
+
+def test_a_stream_that_ends_on_both_sides_leaves_nothing() -> None:
+    machine = greeted()
+    opened(machine)
+    machine.send_headers(1, [(b":status", b"200")], end=True)
+    machine.receive(raw.frame(raw.DATA, raw.END_STREAM, 1, b"x"), START)
+    assert machine.next_timeout() == START + 20 * SECOND  # the next ping
+    machine.take(1 << 20)
+    assert machine.receive(raw.frame(raw.RST_STREAM, 0, 1, b"\0\0\0\x08"), START) == []
+
+
+def test_the_connection_window_is_given_back_for_streams_that_are_over_too() -> None:
+    machine = greeted(max_streams=1)
+    window = limits.CONNECTION_WINDOW
+    for number in range(1_500):
+        stream_id = 2 * number + 1
+        head = raw.frame(raw.HEADERS, raw.END_HEADERS, stream_id, raw.block())
+        reset = raw.frame(raw.RST_STREAM, 0, stream_id, b"\0\0\0\x08")
+        late = raw.frame(raw.DATA, 0, stream_id, b"x" * 10_000)
+        machine.receive(head + (late + reset if number % 2 else reset + late), START)
+        assert not machine.closed
+        window -= 10_000
+        window += sum(struct.unpack(">L", body)[0] for kind, _, sid, body in output(machine) if (kind, sid) == (8, 0))
+        assert window > 100_000
+
+
+# --- the end
+
+
+def test_goaway_in_two_steps() -> None:
+    machine = greeted()
+    opened(machine)
+    machine.drain()
+    machine.drain()
+    assert [(kind, body) for kind, _, _, body in output(machine)] == [
+        (raw.GOAWAY, struct.pack(">LL", 2**31 - 1, NO_ERROR))
+    ]
+    opened(machine, 3)  # it crossed our GOAWAY: still taken
+    machine.send_headers(1, [(b":status", b"200")])
+    assert not machine.closed
+    machine.finish()
+    assert machine.closed and goaway(machine) == (3, NO_ERROR)
+    machine.send_headers(3, [(b":status", b"200")])  # flushed before the socket closes
+    assert output(machine)[0][2] == 3
+
+
+def test_the_peers_goaway_lets_its_streams_end() -> None:
+    machine = greeted()
+    opened(machine, 1, end=True)
+    assert machine.receive(raw.frame(raw.GOAWAY, 0, 0, b"\0" * 8), START) == [] and not machine.closed
+    machine.send_headers(1, [(b":status", b"200")], end=True)
+    assert machine.closed
+    assert [kind for kind, *_ in output(machine)] == [raw.HEADERS, raw.GOAWAY]
+
+
+def test_the_peers_goaway_closes_an_idle_connection() -> None:
+    machine = greeted()
+    machine.receive(raw.frame(raw.GOAWAY, 0, 0, b"\0" * 8), START)
+    assert machine.closed
+
+
+# --- time
+
+
+def test_a_silent_peer_is_pinged_and_then_dropped() -> None:
+    machine = greeted()
+    opened(machine)
+    assert machine.next_timeout() == START + 20 * SECOND
+    machine.handle_timer(START + 20 * SECOND)
+    (ping,) = output(machine)
+    assert ping[:3] == (raw.PING, 0, 0)
+    assert machine.next_timeout() == START + 40 * SECOND
+    assert failure(machine.handle_timer(START + 40 * SECOND)) == "ping not answered"
+    assert machine.closed
+
+
+def test_whatever_the_peer_sends_shows_that_it_lives() -> None:
+    machine = greeted()
+    opened(machine)
+    now = START
+    for _ in range(30):
+        now += 20 * SECOND
+        machine.handle_timer(now)
+        assert [kind for kind, *_ in output(machine)] == [raw.PING]
+        now += 19 * SECOND
+        machine.receive(raw.frame(raw.PING, raw.ACK, 0, b"cronoq\0\0"), now)
+        assert machine.next_timeout() == now + 20 * SECOND
+
+
+def test_a_connection_without_streams_ends_after_five_minutes() -> None:
+    machine = greeted()
+    opened(machine, end=True)
+    machine.send_headers(1, [(b":status", b"200")], end=True)
+    now = START
+    while not machine.closed:
+        due = machine.next_timeout()
+        assert due is not None and now < due <= START + 300 * SECOND
+        now = due
+        assert machine.handle_timer(now) == []
+        machine.receive(raw.frame(raw.PING, raw.ACK, 0, b"cronoq\0\0"), now)
+    assert now == START + 300 * SECOND
+    assert goaway(machine) == (1, NO_ERROR)
+
+
+HALF_HEADERS = {
+    "no END_HEADERS": raw.frame(raw.HEADERS, 0, 1, raw.block()),
+    "half a frame": raw.frame(raw.HEADERS, 4, 1, raw.block())[:-1],
+    "two bytes": b"\0\0",
+}
+
+
+@pytest.mark.parametrize("data", HALF_HEADERS.values(), ids=HALF_HEADERS)
+def test_headers_are_due_within_ten_seconds(data: bytes) -> None:
+    machine = greeted()
+    machine.receive(data, START + SECOND)
+    machine.receive(
+        raw.frame(raw.CONTINUATION, 0, 1, b"") if len(data) > 9 and not data[4] else b"", START + 9 * SECOND
+    )
+    assert machine.next_timeout() == START + 11 * SECOND
+    failure(machine.handle_timer(START + 11 * SECOND))
+    assert machine.closed
+
+
+def test_half_frames_of_a_busy_peer_are_no_unfinished_headers() -> None:
+    machine = greeted()
+    frames = b"".join(raw.frame(raw.HEADERS, 5, 2 * number + 1, raw.block()) for number in range(50))
+    now, step = START, len(frames) // 50 + 1
+    for at in range(0, len(frames), step):  # every read ends within a frame
+        now += 3 * SECOND
+        machine.receive(frames[at : at + step], now)
+        due = machine.next_timeout()
+        assert due is not None and due > now + 6 * SECOND
+
+
+def test_time_in_which_the_process_could_not_read_does_not_count() -> None:
+    machine = greeted()
+    opened(machine)
+    machine.handle_timer(START + 20 * SECOND)
+    machine.take(1 << 20)
+    assert machine.handle_timer(START + 90 * SECOND) == [] and not machine.closed  # stopped for 50 s
+    assert machine.next_timeout() == START + 91 * SECOND
+    machine.receive(raw.frame(raw.PING, raw.ACK, 0, b"cronoq\0\0"), START + 90 * SECOND)
+    assert machine.next_timeout() == START + 110 * SECOND
+
+
+def test_a_peer_that_is_gone_after_such_a_stop_is_dropped_soon() -> None:
+    machine = greeted()
+    opened(machine)
+    machine.handle_timer(START + 20 * SECOND)
+    machine.handle_timer(START + 90 * SECOND)
+    failure(machine.handle_timer(START + 91 * SECOND))
+
+
+def test_a_timer_that_is_not_due_does_nothing() -> None:
+    machine = greeted()
+    assert machine.handle_timer(START + 20 * SECOND - 1) == [] and machine.take(1 << 20) == b""
+
+
+@pytest.mark.parametrize("limit", [1, 7, 100, 1 << 20])
+def test_output_comes_in_pieces(limit: int) -> None:
+    machine = greeted()
+    opened(machine)
+    machine.receive(raw.frame(raw.PING, 0, 0, b"8 bytes.") * 5, START)
+    data = b""
+    while machine.wants_write():
+        piece = machine.take(limit)
+        assert 0 < len(piece) <= limit
+        data += piece
+    assert len(raw.cut_frames(data)) == 5

@@ -1,0 +1,94 @@
+"""A second foreign client, with an HTTP/2 of its own: grpclib over asyncio, through the stubs that its users get."""
+
+import asyncio
+
+import pytest
+from grpclib.client import Channel
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError
+
+from cronoq._proto import cronoq_grpc as stubs
+from cronoq._proto import cronoq_pb2 as pb
+from tests.acceptance.clients import reference, submission
+from tests.acceptance.server import HANG
+
+
+def run(server, scenario):
+    async def inside():
+        channel = Channel("127.0.0.1", server.port)
+        try:
+            await asyncio.wait_for(scenario(channel), HANG)
+        finally:
+            channel.close()
+
+    asyncio.run(inside())
+
+
+def test_submit_work_and_wait(server):
+    async def scenario(channel):
+        tasks = stubs.TasksStub(channel)
+        async with stubs.WorkersStub(channel).Work.open() as stream:
+            register = pb.Register(slots=4, protocol_version=3, worker_name="grpclib")
+            await stream.send_message(pb.WorkerMessage(register=register))
+            assert (await stream.recv_message()).registered.slots == 4
+            ids = [(await tasks.Submit(submission(payload=b"%d" % n))).id for n in range(20)]
+            for _ in ids:
+                lease = (await stream.recv_message()).lease
+                await stream.send_message(
+                    pb.WorkerMessage(complete=pb.Complete(lease=lease.lease, output=lease.payload * 2))
+                )
+            for number, task_id in enumerate(ids):
+                result = await tasks.Wait(pb.WaitRequest(task=reference(task_id)))
+                assert result.output == b"%d" % number * 2
+            await stream.end()
+            assert await stream.recv_message() is None
+
+    run(server, scenario)
+
+
+def test_every_other_call(server):
+    async def scenario(channel):
+        tasks = stubs.TasksStub(channel)
+        task_id = (await tasks.Submit(submission(key="grpclib"))).id
+        assert (await tasks.Submit(submission(key="grpclib"))).duplicate
+        assert (await tasks.Get(pb.GetRequest(task=reference("grpclib")))).id == task_id
+        assert (await tasks.Cancel(pb.CancelRequest(task=reference(task_id)))).cancelled
+        assert (await tasks.Wait(pb.WaitRequest(task=reference(task_id)))).status == pb.TASK_STATUS_CANCELLED
+        assert len((await stubs.AdminStub(channel).Snapshot(pb.Empty())).pools) == 1
+
+    run(server, scenario)
+
+
+def test_errors_have_their_status_and_text(server):
+    async def scenario(channel):
+        tasks = stubs.TasksStub(channel)
+        for request, status, text in (
+            (submission(pool="nowhere"), Status.NOT_FOUND, "nowhere"),
+            (submission(tenant="t"), Status.UNIMPLEMENTED, "tenant"),
+            (submission(wait=True, wait_timeout=0.1), Status.DEADLINE_EXCEEDED, ""),
+        ):
+            with pytest.raises(GRPCError) as caught:
+                await tasks.Submit(request)
+            assert caught.value.status is status
+            assert text in caught.value.message
+        with pytest.raises(GRPCError) as caught:
+            await tasks.ListTasks(pb.ListTasksRequest())
+        assert caught.value.status is Status.UNIMPLEMENTED
+
+    run(server, scenario)
+
+
+def test_a_deadline_and_a_cancelled_call(server):
+    async def scenario(channel):
+        tasks = stubs.TasksStub(channel)
+        task_id = (await tasks.Submit(submission())).id
+        with pytest.raises((asyncio.TimeoutError, GRPCError)):
+            await tasks.Wait(pb.WaitRequest(task=reference(task_id)), timeout=0.2)
+        wait = asyncio.create_task(tasks.Wait(pb.WaitRequest(task=reference(task_id))))
+        await asyncio.sleep(0)
+        wait.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await wait
+        assert (await tasks.Cancel(pb.CancelRequest(task=reference(task_id)))).cancelled
+
+    run(server, scenario)

@@ -259,6 +259,7 @@ class Harness:
     def _check_worker(self, action: Any, peer: Peer) -> None:
         assert not peer.closed, f"{action} after the stream was closed"
         if isinstance(action, m.CloseWorker):
+            assert not action.stream.open
             peer.closed = True
             self._drop_leases(action.stream)
         elif isinstance(action, m.SendLease):

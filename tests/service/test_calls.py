@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cronoq_sansio import outbox as outbox_module
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.errors import MAPPINGS, Code, GrpcStatus, Rejection
@@ -107,6 +108,19 @@ def test_a_deadline_in_the_same_batch_as_the_answer_gives_one_answer():
     rig.now += 2 * SECOND
     rig.handle(TimerFired(), rig.commit(1))
     assert rig.answer(call).code is Code.DEADLINE_EXCEEDED, "the deadline came first"
+
+
+def test_time_does_not_go_back():
+    rig = Harness(SETTINGS)
+    rig.submit(key="a")
+    rig.durable()
+    rig.now -= 5 * SECOND
+    call = rig.call(m.Wait("a", 2 * SECOND))
+    rig.now += 7 * SECOND - 1
+    assert rig.handle(TimerFired()) == []
+    rig.now += 1
+    rig.handle(TimerFired())
+    assert rig.answer(call).code is Code.DEADLINE_EXCEEDED
 
 
 def test_a_timer_that_fires_too_early_does_nothing():
@@ -271,6 +285,18 @@ def test_a_duplicate_that_waits_in_the_batch_that_ends_the_task_is_not_lost():
     assert rig.answer(call).result.output == b"out"
 
 
+def test_such_a_duplicate_needs_no_store_for_what_is_in_the_caches_a_moment_later():
+    rig = Harness(SETTINGS, volatile=True)
+    stream = rig.worker()
+    rig.submit(key="k")
+    call = m.Call("")
+    rig.handle(
+        rig.received(call, m.Submit(spec(key="k"), True, None)),
+        m.WorkerSent(stream, m.Complete(1, b"out", "")),
+    )
+    assert rig.answer(call).result.output == b"out"
+
+
 def test_the_id_of_a_waiting_submit_is_told_only_when_it_is_durable():
     rig = Harness(SETTINGS)
     told = rig.call(m.Submit(spec(), True, 3 * SECOND))
@@ -282,6 +308,24 @@ def test_the_id_of_a_waiting_submit_is_told_only_when_it_is_durable():
 
 
 # --- sizes
+
+
+def test_held_answers_of_callers_who_gave_up_do_not_pile_up_while_the_store_hangs(monkeypatch):
+    monkeypatch.setattr(outbox_module, "MIN_OUTBOX_SWEEP", 8)
+    rig = Harness(SETTINGS)
+    stream = rig.worker(3)
+    kept = [rig.submit(key=key) for key in "abc"]
+    asked = rig.call(m.Get("nobody"))
+    for _ in range(100):
+        rig.handle(m.CallEnded(rig.call(m.Get("a"))))
+        rig.handle(m.CallEnded(rig.call(m.Submit(spec(key="a"), True, None))))
+        rig.handle(m.CallEnded(rig.call(m.Get("no one"))))
+        assert rig.outbox.held() <= 20
+    rig.durable()
+    assert [rig.answer(call).task_id for call in kept] == [1, 2, 3]
+    assert rig.leases(stream) == [1, 2, 3] and len(rig.queries) == 1
+    rig.answer_store()
+    assert rig.answer(asked).code is Code.NOT_FOUND
 
 
 def test_calls_leave_nothing_behind():

@@ -180,7 +180,7 @@ class Results:
 
     def find(self, ref: int | str, retained: Retained | None) -> Finished | None:
         """What is known of a task that is not live; `retained` is what the engine remembers of it."""
-        cached = self.infos.get(ref if retained is None else retained.task_id)
+        cached = self.infos.get(ref)
         if cached is not None:
             entry = self.outputs.get(cached.info.task_id)
             info = replace(cached.info, output_available=True) if entry is not None else cached.info

@@ -420,6 +420,7 @@ class Workers:
         return {
             "workers": len(self._registered),
             "unregistered_streams": len(self._unregistered),
+            "leaving_workers": len(self._leaving),
             "worker_groups": sum(map(len, self._groups.values())),
             "refused_leases": len(self._refusals),
         }

@@ -22,6 +22,7 @@ import anyio
 from harness import machine
 from harness.rounds import Ratio
 
+from cronoq._runtime.serve import relax_collector
 from cronoq._stores.base import Batch, StoreError
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.clock import SECOND
@@ -113,6 +114,7 @@ def measure(folder: Path, tasks: int, rounds: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory(dir=folder, prefix="cronoq-bench-") as inside:
         path = Path(inside) / "tasks.db"
         anyio.run(fill, path, tasks, backend="trio")
+        relax_collector()
         for _ in range(rounds):
             gc.collect()
             alone.append(read_alone(path, tasks))

@@ -52,8 +52,10 @@ def run(settings: Settings, *, config_source: str = "built-in") -> int:
         raise StartError(str(error)) from error
     store = startup.make_store(settings)
 
+    relax_collector()
+
     def ready(bound: list[tuple[str, int]]) -> None:
-        _tune_collector()
+        gc.freeze()  # what lives after the start lives as long as the process
         startup.announce(announce, settings, config_source, __version__, bound)
 
     async def serve() -> int:
@@ -62,13 +64,13 @@ def run(settings: Settings, *, config_source: str = "built-in") -> int:
     return trio.run(serve)
 
 
-def _tune_collector() -> None:
-    """What lives after the start lives as long as the process: the collector need not look at it again.
+def relax_collector() -> None:
+    """Have the collector look at new objects less often, because hardly any of ours is part of a cycle.
 
-    The first threshold is raised because a call makes about a hundred objects and hardly ever a cycle.
+    A call makes about a hundred of them. Recovery makes millions that stay: with the interpreter's thresholds the
+    collector would take more than half of its time (`bench/recovery_bench.py`).
     """
     gc.collect()
-    gc.freeze()
     gc.set_threshold(50_000, 50, 1_000)
 
 

@@ -39,6 +39,11 @@ def spec(
     return TaskSpec(payload, "", kind, pool, priority, key, timeout, retry, (), len(payload) + len(key) + 8)
 
 
+def _describe(action: Any) -> tuple[Any, ...]:
+    said = [getattr(action, name, None) for name in ("message", "rejection", "query")]
+    return type(action).__name__, action.after, getattr(getattr(action, "lease", None), "id", 0), *said
+
+
 @dataclass
 class Row:
     """A task as the store has it."""
@@ -105,6 +110,8 @@ class Harness:
         """Of the last step, and its number."""
         self.number = 0
         self.finished = False
+        self.log: list[Any] | None = None
+        """Set it to a list to get every step in words that can be compared."""
 
     # --- in
 
@@ -125,6 +132,8 @@ class Harness:
         self.service.check_invariants()
         for action in step.at_once:
             self._check(action)
+        if self.log is not None:
+            self.log.append((step.number, step.writes, [_describe(action) for action in step.at_once]))
         for stream, peer in self.peers.items():
             peer.slots = peer.offer
             session = stream.session

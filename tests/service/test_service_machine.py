@@ -294,6 +294,17 @@ def test_any_script_keeps_the_rules_and_comes_to_rest(script, before, volatile, 
     check_end(player)
 
 
+@given(st.lists(st.tuples(move, cut), min_size=20, max_size=60), prelude)
+def test_the_same_events_in_the_same_batches_give_the_same_steps(script, before):
+    logs = []
+    for _ in range(2):
+        player = Player(SETTINGS, False)
+        player.rig.log = []
+        player.play(before + script)
+        logs.append(player.rig.log)
+    assert logs[0] == logs[1]
+
+
 @given(st.lists(st.tuples(move, cut), min_size=10, max_size=40), prelude, st.integers(0, 12), st.booleans())
 def test_any_script_can_be_stopped(script, before, grace, durable_late):
     player = Player(SETTINGS, False)

@@ -83,7 +83,7 @@ def refused(code: grpc.StatusCode, *words: str) -> Iterator["pytest.ExceptionInf
 
 
 def wait_until(condition: Callable[[], Any], what: str, bound: float = HANG) -> Any:
-    """The first true value of the condition, asked again and again; a failure that says `what` when it takes too long."""
+    """The first true value of the condition, asked again and again; a failure naming `what` when it takes too long."""
     deadline = time.monotonic() + bound
     while True:
         found = condition()

@@ -190,8 +190,11 @@ def environment(**changes: str) -> dict[str, str]:
 
 
 def free_port() -> int:
-    """A port to pin for restarts. It lies below the range that the kernel gives out to connections, else a client that
-    connects while the server is down could be given the very port as its own and end up connected to itself."""
+    """A port to pin for restarts.
+
+    It lies below the range that the kernel gives out to connections, else a client that connects while the server is
+    down could be given the very port as its own and end up connected to itself.
+    """
     draw = SystemRandom()
     while True:
         port = draw.randrange(15_000, 30_000)

@@ -1,4 +1,4 @@
-"""Protocol rule 5: a refused lease goes to another worker, of the same label group or of another, without an attempt."""
+"""Protocol rule 5: a refused lease goes to another worker, of the same label group or another, without an attempt."""
 
 import pytest
 

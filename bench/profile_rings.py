@@ -42,9 +42,9 @@ RINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("store, on the loop's side", ("/cronoq/_stores/",)),
     ("trio", ("/trio/", "/anyio/", "/outcome/")),
 )
-"""First match wins. `wire: gRPC` includes the interface over h2. Whatever matches nothing (the shared words, the standard
-library) counts for its caller: an interruption is noticed at the next call of a Python function, so a small helper would
-be charged for the C code before it."""
+"""First match wins. `wire: gRPC` includes the interface over h2. Whatever matches nothing (the shared words, the
+standard library) counts for its caller: an interruption is noticed at the next call of a Python function, so a small
+helper would be charged for the C code before it."""
 THREADS = "SQLite's writer thread"
 REST = "the rest"
 
@@ -72,8 +72,8 @@ class _Notice(ctypes.Structure):
 class ThreadTimer:
     """Signals the thread that made it once per `INTERVAL` of its own CPU time.
 
-    `signal.setitimer` counts all threads together, so the ticks of a busy writer thread would be charged to wherever the
-    main thread happens to wait.
+    `signal.setitimer` counts all threads together, so the ticks of a busy writer thread would be charged to wherever
+    the main thread happens to wait.
     """
 
     _THREAD_CPU_CLOCK = 3
@@ -101,6 +101,7 @@ class Sampler:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._running = False
+        self._samples = 0
         self._spent = 0.0
         self._wakeup = -1
         self.rings: Counter[str] = Counter()
@@ -118,6 +119,7 @@ class Sampler:
         if self._running:
             self.rings.clear()
             self.functions.clear()
+            self._samples = 0
             # The event loop asks to be woken by every signal; that would be measured, too.
             self._wakeup = signal.set_wakeup_fd(-1)
             self._spent = time.thread_time()
@@ -125,13 +127,15 @@ class Sampler:
         else:
             self._timer.set(0)
             signal.set_wakeup_fd(self._wakeup)
-            profile = {"rings": self.rings, "functions": dict(self.functions.most_common(200))}
+            functions = dict(self.functions.most_common(200))
+            profile = {"rings": self.rings, "functions": functions, "samples": self._samples}
             self._path.with_suffix(".new").write_text(json.dumps(profile))
             self._path.with_suffix(".new").rename(self._path)
 
     def _sample(self, number: int, frame: FrameType | None) -> None:
         now = time.thread_time()
         spent, self._spent = now - self._spent, now
+        self._samples += 1
         ring = ""
         while frame is not None:
             code = frame.f_code
@@ -165,12 +169,13 @@ def profile(case: Case, store: str, bursts: int, folder: Path) -> dict[str, Any]
             load.submit(server.port, WARM_UP, 4, 32, body)
             rings: Counter[str] = Counter()
             functions: Counter[str] = Counter()
-            calls = 0
+            calls = samples = 0
             for _ in range(bursts):
                 taken = _profiled_burst(case, server, body, path)
                 rings.update(taken["rings"])
                 functions.update(taken["functions"])
                 calls += case.count
+                samples += taken["samples"]
         finally:
             server.stop()
     total = sum(rings.values())
@@ -179,6 +184,7 @@ def profile(case: Case, store: str, bursts: int, folder: Path) -> dict[str, Any]
         "about": case.about,
         "store": store,
         "cpu_us": total / calls * 1e6,
+        "samples": samples,
         "rings": {ring: spent / total for ring, spent in rings.most_common()},
         "functions": {name: spent / total for name, spent in functions.most_common(100)},
     }
@@ -208,7 +214,7 @@ def _profiled_burst(case: Case, server: Server, body: Path, path: Path) -> dict[
 
 def show(taken: dict[str, Any], functions: int) -> None:
     """One profile as a table."""
-    print(f"\n{taken['about']}; {taken['store']}: {taken['cpu_us']:.1f} us CPU per call")
+    print(f"\n{taken['about']}; {taken['store']}: {taken['cpu_us']:.1f} us CPU per call, {taken['samples']} samples")
     for ring, share in taken["rings"].items():
         print(f"  {ring:28s} {share:6.1%} {share * taken['cpu_us']:8.1f} us")
     for name, share in list(taken["functions"].items())[:functions]:

@@ -1,0 +1,141 @@
+"""What the figures should be, and why one is missed when it is."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from harness.rounds import Ratio, Results
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Everything that one run of all benchmarks found."""
+
+    server: Results
+    engine: dict[str, float]
+    recovery: dict[str, float]
+    profiles: list[dict[str, Any]]
+    machine: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One figure and its bound. `why` is printed when it is missed: the cause, without figures."""
+
+    figure: str
+    bound: float
+    at_least: bool
+    take: Callable[[Measured], Ratio]
+    why: str
+
+    def met(self, measured: Measured) -> bool:
+        """Whether the median keeps the bound."""
+        median = self.take(measured).median
+        return median >= self.bound if self.at_least else median <= self.bound
+
+    def miss(self, measured: Measured) -> str:
+        """By how much the bound is missed, as a share of it."""
+        return f"{abs(self.take(measured).median / self.bound - 1):.0%}"
+
+
+def _ratio(case: str, server: str, base: str, figure: str) -> Callable[[Measured], Ratio]:
+    return lambda measured: measured.server.ratio(case, server, base, figure)
+
+
+def _engine(measured: Measured) -> Ratio:
+    figures = measured.engine
+    median, half = figures["units_per_task_1000_waiting"], figures["spread_1000_waiting"] / 2
+    return Ratio(median, median - half, median + half, int(figures["rounds"]))
+
+
+def _memory(measured: Measured) -> Ratio:
+    kib = measured.engine["kib_per_waiting_task"]
+    return Ratio(kib, kib, kib, 1)
+
+
+def _recovery(measured: Measured) -> Ratio:
+    figures = measured.recovery
+    return Ratio(figures["ratio"], figures["ratio_low"], figures["ratio_high"], int(figures["rounds"]))
+
+
+H2 = (
+    "Most of the time goes into h2 and hpack, see the profile by ring below: header checks and stream states that are"
+    " done for every frame. An HTTP/2 machine of our own is to take their place behind the same interface."
+)
+COMMIT = (
+    "A lease and a completion are two state rows and two pages more or less of SQLite's log, written in the writer's"
+    " thread, and the answer waits for one more turn of the event loop; the memory figure that this is compared with"
+    " has neither."
+)
+ENGINE = "The profile of the engine alone has no single large item; its parts are in the profile of stream traffic."
+LOADING = (
+    "Each task is built anew from its rows: specification, record, task, queue entry and index entry, while sqlite3"
+    " alone makes one tuple of it."
+)
+
+TARGETS: tuple[Target, ...] = (
+    Target(
+        "server CPU per unary Submit, memory store, 4 × 32 in flight, of `aio`'s",
+        1.0,
+        False,
+        _ratio("submit", "memory", "aio", "cpu_us"),
+        H2,
+    ),
+    Target(
+        "server CPU per lease and completion, memory store, one stream, 32 slots, of `aio`'s",
+        0.7,
+        False,
+        _ratio("drain", "memory", "aio", "cpu_us"),
+        H2,
+    ),
+    Target(
+        "server CPU per unary Submit, SQLite FULL, of our own with the memory store",
+        1.6,
+        False,
+        _ratio("submit", "sqlite", "memory", "cpu_us"),
+        COMMIT,
+    ),
+    Target(
+        "server CPU per lease and completion, SQLite FULL, of our own with the memory store",
+        1.6,
+        False,
+        _ratio("drain", "sqlite", "memory", "cpu_us"),
+        COMMIT,
+    ),
+    Target(
+        "rate of leases and completions, SQLite FULL, 32 slots, of `aio`'s no-op",
+        0.8,
+        True,
+        _ratio("drain", "sqlite", "aio", "rate"),
+        COMMIT,
+    ),
+    Target(
+        "rate of leases and completions, SQLite FULL, 256 slots, of `aio`'s no-op",
+        0.8,
+        True,
+        _ratio("drain256", "sqlite", "aio", "rate"),
+        COMMIT,
+    ),
+    Target(
+        "engine alone: one task submitted, dispatched and completed with 1,000 waiting, in units of"
+        " `sum(range(1000))` in the same process",
+        1.0,
+        False,
+        _engine,
+        ENGINE,
+    ),
+    Target(
+        "memory per waiting task, engine alone, 16-byte key, no payload, KiB of VmRSS",
+        1.5,
+        False,
+        _memory,
+        "Each waiting task has a specification, a task object and three index entries.",
+    ),
+    Target(
+        "recovery from SQLite, tasks per second, of the rate at which sqlite3 alone reads the rows",
+        0.2,
+        True,
+        _recovery,
+        LOADING,
+    ),
+)

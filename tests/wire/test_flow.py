@@ -234,7 +234,7 @@ def test_unfinished_messages_of_a_connection_are_bounded() -> None:
     ids = [begin(peer, limit) for _ in range(20)]
     for stream_id in ids:
         fill(peer, stream_id, 900_000)
-        assert peer.server._unfinished <= 2 * limit
+        assert peer.server._credit.unfinished <= 2 * limit
     refused = [stream_id for stream_id in ids if peer.streams[stream_id].status == RESOURCE_EXHAUSTED]
     assert refused == ids[4:]  # the newest
     assert "send fewer at a time" in peer.streams[refused[0]].message
@@ -244,7 +244,7 @@ def test_unfinished_messages_of_a_connection_are_bounded() -> None:
         peer.exchange()
         assert peer.streams[stream_id].status == 3  # it was no task, but it was read
     assert peer.streams[ids[3]].status == RESOURCE_EXHAUSTED
-    assert peer.server._unfinished == 0
+    assert peer.server._credit.unfinished == 0
 
 
 def test_only_the_oldest_gets_credit_above_one_message() -> None:
@@ -253,7 +253,7 @@ def test_only_the_oldest_gets_credit_above_one_message() -> None:
     ids = [begin(peer, limit) for _ in range(6)]
     for stream_id in ids[1:]:
         fill(peer, stream_id, MIB - 5)
-    assert peer.server._unfinished > limit
+    assert peer.server._credit.unfinished > limit
     assert fill(peer, ids[5], 1) == 0
     assert fill(peer, ids[0], 2 * MIB) == 2 * MIB
     assert all(peer.streams[stream_id].status is None for stream_id in ids)
@@ -324,7 +324,7 @@ def test_a_call_that_does_not_come_whole_is_reset(size: int | None) -> None:
         peer.data(stream_id, b"\0\0\0\0\x40abcdefgh"[:size])
     peer.exchange()
     assert 30 <= until_reset(peer, stream_id) <= 41
-    assert peer.events == [] and peer.server._unfinished == 0
+    assert peer.events == [] and peer.server._credit.unfinished == 0
 
 
 def test_half_a_message_of_a_worker_is_waited_for_and_a_quiet_worker_is_not_disturbed() -> None:

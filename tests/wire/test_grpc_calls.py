@@ -212,7 +212,7 @@ def test_the_refusal_of_a_large_message_does_not_wait_for_it() -> None:
     for _ in range(200):  # what was on the way is thrown away, and nothing of it is kept
         peer.client.send_data(stream_id, b"x" * 16_000)
         assert peer.exchange() == []
-    assert peer.server._unfinished == 0
+    assert peer.server._credit.unfinished == 0
 
 
 # --- requests that are fine in unusual clothes
@@ -326,7 +326,7 @@ def test_a_reset_before_the_message_is_whole_says_nothing() -> None:
     peer.data(stream_id, EMPTY[:3])
     peer.exchange()
     peer.client.reset_stream(stream_id, 8)
-    assert peer.exchange() == [] and peer.server._unfinished == 0
+    assert peer.exchange() == [] and peer.server._credit.unfinished == 0
 
 
 def test_a_reset_after_the_reply_was_decided_says_nothing() -> None:

@@ -5,8 +5,7 @@ message looked at. Statuses for what a caller gets wrong on this level: HTTP 405
 UNIMPLEMENTED for methods and encodings, RESOURCE_EXHAUSTED for messages above the limit, INVALID_ARGUMENT for the rest;
 INTERNAL is ours alone.
 
-Memory: messages that are not complete take at most 2 x max_message_bytes. Above one max_message_bytes only the oldest
-of them gets credit for more; above two, the newest are refused. Credit is also withheld while the store cannot keep up.
+What a peer may make us keep is bounded in `credit.py`, how long it may keep us waiting in `stalls.py` and `http2.py`.
 """
 
 from collections import deque
@@ -30,19 +29,19 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2, status
 from cronoq_sansio.wire.checks import invalid
+from cronoq_sansio.wire.credit import Credit
+from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.http2 import Http2Server
 from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, parse_timeout
 from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
+from cronoq_sansio.wire.stalls import Stalls
 
 Authenticate = Callable[[Headers], Principal | Rejection]
 
-_ENHANCE_YOUR_CALM = 11
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
-_CREDIT_STEP = fixed.INITIAL_WINDOW // 2
-_MAX_STRIKES = fixed.STREAM_STALL_TIMEOUT // fixed.STALL_SCAN
 _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _WORKER_ENDED = "the worker closed its side of the stream"
@@ -68,11 +67,8 @@ class GrpcServer:
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
         self._late_events: list[ServiceEvent] = []
-        self._unfinished = 0
-        self._withheld: dict[int, GrpcStream] = {}
-        self._hold_calls = False
-        self._hold_workers = False
-        self._scan_due: int | None = None
+        self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
+        self._stalls = Stalls()
 
     @property
     def closed(self) -> bool:
@@ -87,10 +83,9 @@ class GrpcServer:
         events: list[ServiceEvent] = []
         for event in self.http2.receive(data, now):
             _HANDLERS[type(event)](self, event, events)
-        if self._unfinished > 2 * self._limits.max_message_bytes:
-            self._refuse_newest(events)
-        if self._withheld:
-            self._give_credit()
+        for stream in self._credit.surplus():
+            self._fail_stream(stream, self._credit.refusal(), events)
+        self._credit.give()
         return events
 
     def receive_eof(self, now: int) -> list[ServiceEvent]:
@@ -126,7 +121,7 @@ class GrpcServer:
         stream = GrpcStream(self, event.stream_id, route, principal)
         stream.gzip = fields.get(b"grpc-encoding") == b"gzip"
         self._streams[event.stream_id] = stream
-        self._arm_scan()
+        self._stalls.arm(self._now)
         if route.streaming:
             worker = stream.worker = WorkerStream(stream)
             events.append(WorkerConnected(worker, principal))
@@ -169,8 +164,8 @@ class GrpcServer:
                 self._receive_part(stream, data)
         if event.ended:
             self._on_remote_end(stream, events)
-        elif event.size:
-            self._note_received(stream, event.size)
+        elif event.size and not stream.closing:
+            self._credit.note(stream, event.size)
 
     def _receive_whole(self, stream: GrpcStream, data: bytes) -> bool:
         """The usual case: the whole call is one DATA frame with one message, not compressed."""
@@ -195,7 +190,8 @@ class GrpcServer:
                 stream.reject(invalid(f"{stream.route.name} takes one message, not several"))
                 return
             stream.request = message
-        self._count_unfinished(stream, reader.buffered + len(stream.request or b""))
+        self._credit.count(stream, reader.buffered + len(stream.request or b""))
+        self._stalls.arm(self._now)
 
     def _receive_from_worker(
         self, stream: GrpcStream, worker: WorkerStream, data: bytes, events: list[ServiceEvent]
@@ -209,7 +205,8 @@ class GrpcServer:
                 return
             events.append(WorkerSent(worker, decoded))
         if reader.buffered != stream.unfinished:
-            self._count_unfinished(stream, reader.buffered)
+            self._credit.count(stream, reader.buffered)
+            self._stalls.arm(self._now)
 
     def _reader(self, stream: GrpcStream) -> MessageReader:
         if stream.reader is None:
@@ -229,7 +226,7 @@ class GrpcServer:
             stream.reject(invalid("the call ended without a complete message"))
             return
         stream.request = None
-        self._count_unfinished(stream, 0)
+        self._credit.count(stream, 0)
         assert stream.route.decode is not None
         decoded = stream.route.decode(request, self._limits)
         if isinstance(decoded, Rejection):
@@ -271,43 +268,7 @@ class GrpcServer:
 
     def hold_credit(self, *, calls: bool, workers: bool) -> None:
         """Give no credit for more bytes of unary calls, or of worker streams, while True."""
-        self._hold_calls = calls
-        self._hold_workers = workers
-        self._give_credit()
-
-    def _note_received(self, stream: GrpcStream, size: int) -> None:
-        stream.uncredited += size
-        if not stream.closing and stream.uncredited >= _CREDIT_STEP:
-            self._withheld[stream.id] = stream
-
-    def _give_credit(self) -> None:
-        over = self._unfinished > self._limits.max_message_bytes
-        oldest = next((stream for stream in self._streams.values() if stream.unfinished), None) if over else None
-        for stream in list(self._withheld.values()):
-            if self._hold_workers if stream.route.streaming else self._hold_calls:
-                continue
-            if over and stream is not oldest:
-                continue
-            del self._withheld[stream.id]
-            self.http2.credit(stream.id, stream.uncredited)
-            stream.uncredited = 0
-
-    def _count_unfinished(self, stream: GrpcStream, size: int) -> None:
-        self._unfinished += size - stream.unfinished
-        stream.unfinished = size
-        if size:
-            self._arm_scan()
-
-    def _refuse_newest(self, events: list[ServiceEvent]) -> None:
-        bound = 2 * self._limits.max_message_bytes
-        rejection = Rejection(
-            Code.OVERLOADED, f"unfinished messages on this connection are above {bound} bytes; send fewer at a time"
-        )
-        for stream in reversed(list(self._streams.values())):
-            if self._unfinished <= bound:
-                return
-            if stream.unfinished:
-                self._fail_stream(stream, rejection, events)
+        self._credit.hold(calls=calls, workers=workers)
 
     # --- out
 
@@ -336,8 +297,7 @@ class GrpcServer:
         if not stream.ready:
             stream.ready = True
             self._ready.append(stream)
-            if self._scan_due is None:
-                self._arm_scan()
+            self._stalls.arm(self._now)
 
     def drain(self) -> None:
         """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
@@ -373,7 +333,7 @@ class GrpcServer:
 
     def cut(self, stream: GrpcStream, why: str) -> None:
         """Reset a stream whose peer does not do its part."""
-        self.http2.reset(stream.id, _ENHANCE_YOUR_CALM)
+        self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
         self._end_stream(stream, why, self._late_events)
 
     def forget(self, stream: GrpcStream) -> None:
@@ -382,15 +342,14 @@ class GrpcServer:
         stream.call = stream.worker = stream.partial = None
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
-            self._count_unfinished(stream, 0)
-            self._withheld.pop(stream.id, None)
+            self._credit.drop(stream)
             self._blocked.pop(stream.id, None)
 
     def _fail_stream(self, stream: GrpcStream, rejection: Rejection, events: list[ServiceEvent]) -> None:
         """The peer sent something that ends the stream."""
         if stream.worker is not None:
             events.append(WorkerGone(stream.worker, rejection.message))
-        self._count_unfinished(stream, 0)
+        self._credit.drop(stream)
         stream.reader = stream.request = None
         stream.reject(rejection)
 
@@ -411,9 +370,9 @@ class GrpcServer:
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due; None = never. Late calls are noticed: see http2.py."""
         due = self.http2.next_timeout()
-        if due is None or self._scan_due is None:
+        if due is None or self._stalls.due is None:
             return due
-        return min(due, self._scan_due)
+        return min(due, self._stalls.due)
 
     def handle_timer(self, now: int) -> list[ServiceEvent]:
         """Act on whatever is due."""
@@ -421,36 +380,17 @@ class GrpcServer:
         events: list[ServiceEvent] = []
         for event in self.http2.handle_timer(now):
             _HANDLERS[type(event)](self, event, events)
-        if self._scan_due is not None and now >= self._scan_due:
-            self._scan(events)
-            self._give_credit()
-        return events
-
-    def _arm_scan(self) -> None:
-        if self._scan_due is None:
-            self._scan_due = self._now + fixed.STALL_SCAN
-
-    def _scan(self, events: list[ServiceEvent]) -> None:
-        """Cut streams that wait for their peer and made no progress over several scans. Messages pay nothing for it."""
-        self._scan_due = None
-        for stream in list(self._streams.values()):
-            if not self._waits_for_peer(stream):
-                stream.seen = -1
-                continue
-            self._arm_scan()
-            if stream.progress != stream.seen:
-                stream.seen = stream.progress
-                stream.strikes = 0
-                continue
-            stream.strikes += 1
-            if stream.strikes >= _MAX_STRIKES:
-                self.http2.reset(stream.id, _ENHANCE_YOUR_CALM)
+        if self._stalls.due is not None and now >= self._stalls.due:
+            for stream in self._stalls.scan(self._streams.values(), self._waits_for_peer, now):
+                self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
                 self._end_stream(stream, "the stream made no progress", events)
+            self._credit.give()
+        return events
 
     def _waits_for_peer(self, stream: GrpcStream) -> bool:
         if stream.unsent:
             return True
-        if stream.id in self._withheld:
+        if stream.id in self._credit.withheld:
             return False
         return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
 

@@ -22,7 +22,6 @@ from typing import Any
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
-from h2.errors import ErrorCodes
 from h2.events import (
     DataReceived,
     RemoteSettingsChanged,
@@ -39,16 +38,14 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.values import value
+from cronoq_sansio.wire import frames
+from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.metadata import Headers
 
-PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 MAX_STREAM_ID = 2**31 - 1
-FRAME_HEADER = 9
+MAX_DATA = 4 * limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
 PING = b"cronoq\0\0"  #: payload of our own pings
 
-_HEADERS, _SETTINGS, _GOAWAY, _CONTINUATION = 1, 4, 7, 9
-_ACK = 1
-_END_HEADERS = 4
 _REMOTE_ENDED, _LOCAL_ENDED = 1, 2
 
 
@@ -121,12 +118,9 @@ class Http2Server:
         self._lost = 0
         """Nanoseconds of `now` that do not count; `_clock` is without them."""
         self._clock = now
-        self._preface: int | None = 0
-        """Bytes of the preface seen; None = complete."""
-        self._settled = False
-        self._buffer = b""
-        self._block = 0
-        """Raw bytes of the header block that is being received."""
+        self._cutter = FrameCutter()
+        self._greeted = False
+        """Our SETTINGS are out, since their preface is complete."""
         self._out = bytearray()
         self._dirty = False
         """h2 holds output that is not in `_out` yet."""
@@ -185,77 +179,46 @@ class Http2Server:
         self._clock = self._heard = now - self._lost
         self._pinged = None
         events: list[Event] = []
-        if self._preface is not None:
-            data = self._receive_preface(data, events)
-        self._receive_frames(data, events)
+        cutter = self._cutter
+        found = cutter.feed(data)
+        if cutter.greeted and not self._greeted:
+            self._greet()
+        self._receive_frames(found, events)
+        if not cutter.within_headers:
+            self._headers_due = None
+        elif self._headers_due is None or cutter.finished_headers:
+            self._headers_due = self._clock + limits.HEADERS_TIMEOUT
         self._pull(control=True)
         if self._control > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
-            self._fail(ErrorCodes.ENHANCE_YOUR_CALM, "replies are not read", events)
+            self._fail(frames.ENHANCE_YOUR_CALM, "replies are not read", events)
         return events
 
-    def _receive_preface(self, data: bytes, events: list[Event]) -> bytes:
-        assert self._preface is not None
-        seen = self._preface
-        part = data[: len(PREFACE) - seen]
-        if not PREFACE.startswith(part, seen):
-            self.closed = self._dead = True
-            events.append(Failed("the peer does not speak HTTP/2"))
-            return b""
-        self._preface = seen + len(part)
-        if self._preface < len(PREFACE):
-            return b""
-        self._machine.receive_data(PREFACE)
-        self._preface = None
+    def _greet(self) -> None:
+        """Their preface is there: ours goes out."""
+        self._greeted = True
+        self._machine.receive_data(frames.PREFACE)
         self._out += self._hello
         self._dirty = True
-        return data[len(part) :]
 
-    def _receive_frames(self, data: bytes, events: list[Event]) -> None:
-        buffer = self._buffer + data if self._buffer else data
-        at, end = 0, len(buffer)
-        moved_on = False
-        while end - at >= FRAME_HEADER and not self.closed:
-            length = buffer[at] << 16 | buffer[at + 1] << 8 | buffer[at + 2]
-            kind, flags = buffer[at + 3], buffer[at + 4]
-            fault = self._check_frame(length, kind, flags)
-            if fault is not None:
-                self._fail(*fault, events)
-                break
-            following = at + FRAME_HEADER + length
-            if following > end:
-                break
-            self._receive_frame(buffer[at:following], kind, flags, events)
-            at = following
-            moved_on |= not self._block
-        self._buffer = buffer[at:] if at < end else b""
-        self._watch_headers(moved_on)
+    def _receive_frames(self, found: list[Frame | Fault], events: list[Event]) -> None:
+        for item in found:
+            if self.closed:
+                return
+            if isinstance(item, Fault):
+                self._fail(item.code, item.reason, events)
+            else:
+                self._receive_frame(item, events)
 
-    def _check_frame(self, length: int, kind: int, flags: int) -> tuple[ErrorCodes, str] | None:
-        """What of a frame can be judged by its first bytes, before the rest is buffered."""
-        if length > limits.MAX_FRAME:
-            return ErrorCodes.FRAME_SIZE_ERROR, f"frame of {length} bytes, at most {limits.MAX_FRAME} are allowed"
-        if not self._settled and (kind != _SETTINGS or flags & _ACK):
-            return ErrorCodes.PROTOCOL_ERROR, "the first frame must be SETTINGS"
-        if kind in (_HEADERS, _CONTINUATION) and self._block + length > limits.MAX_HEADER_BLOCK:
-            return ErrorCodes.ENHANCE_YOUR_CALM, f"header block above {limits.MAX_HEADER_BLOCK} bytes"
-        if kind == _GOAWAY and (length < 8 or self._block):
-            return ErrorCodes.PROTOCOL_ERROR, "malformed or misplaced GOAWAY"
-        return None
-
-    def _receive_frame(self, frame: bytes, kind: int, flags: int, events: list[Event]) -> None:
-        if kind == _GOAWAY:
+    def _receive_frame(self, frame: Frame, events: list[Event]) -> None:
+        if frame.kind == frames.GOAWAY:
             self._peer_leaves = True
             self._close_when_left()
             return
-        if kind in (_HEADERS, _CONTINUATION):
-            # At least 1, so that blocks made of empty frames are noticed too.
-            self._block = 0 if flags & _END_HEADERS else self._block + max(1, len(frame) - FRAME_HEADER)
-        elif kind == _SETTINGS and not self._settled:
-            self._settled = True
+        if self._preface_due is not None:  # the cutter lets nothing but SETTINGS be the first
             self._preface_due = None
             self._idle_since = self._clock
         try:
-            for event in self._machine.receive_data(frame):
+            for event in self._machine.receive_data(frame.data):
                 handler = _HANDLERS.get(type(event))
                 if handler is not None:
                     handler(self, event, events)
@@ -263,21 +226,12 @@ class Http2Server:
             # Not the error's text: it may name addresses of this process.
             self._abandon(f"the peer broke HTTP/2: {type(error).__name__}", events)
 
-    def _watch_headers(self, moved_on: bool) -> None:
-        """Arm or disarm the timer of an unfinished header block, or of a frame that may be one."""
-        buffer = self._buffer
-        waiting = self._block or (buffer and (len(buffer) < 4 or buffer[3] in (_HEADERS, _CONTINUATION)))
-        if not waiting:
-            self._headers_due = None
-        elif self._headers_due is None or moved_on:
-            self._headers_due = self._clock + limits.HEADERS_TIMEOUT
-
     def _on_request(self, event: RequestReceived, events: list[Event]) -> None:
         stream_id = event.stream_id
         assert stream_id is not None
         self._last_stream = stream_id
         if len(self._open) >= self._max_streams:
-            self._machine.reset_stream(stream_id, ErrorCodes.REFUSED_STREAM)
+            self._machine.reset_stream(stream_id, frames.REFUSED_STREAM)
             return
         ended = event.stream_ended is not None
         self._open[stream_id] = _REMOTE_ENDED if ended else 0
@@ -348,7 +302,7 @@ class Http2Server:
         if self._dead or stream_id not in self._open:
             return 0
         machine = self._machine
-        return min(machine.local_flow_control_window(stream_id), machine.max_outbound_frame_size, 4 * limits.MAX_FRAME)
+        return min(machine.local_flow_control_window(stream_id), machine.max_outbound_frame_size, MAX_DATA)
 
     def send_data(self, stream_id: int, data: bytes) -> None:
         """One DATA frame of at most `sendable` bytes."""
@@ -374,15 +328,15 @@ class Http2Server:
 
     def drain(self) -> None:
         """Announce the end (RFC 9113 section 6.8): GOAWAY with the highest id; new streams are still taken."""
-        if not self._draining and not self.closed and self._preface is None:
+        if not self._draining and not self.closed and self._greeted:
             self._draining = True
-            self._goaway(MAX_STREAM_ID, ErrorCodes.NO_ERROR, b"")
+            self._goaway(MAX_STREAM_ID, frames.NO_ERROR, b"")
 
     def finish(self) -> None:
         """`closed` from here on; the final GOAWAY, with the last stream that was looked at, follows what is sent."""
         if not self.closed:
             self.closed = True
-            self._farewell = self._preface is None
+            self._farewell = self._greeted
 
     @property
     def unsent(self) -> int:
@@ -401,7 +355,7 @@ class Http2Server:
         self._pull()
         if self._farewell and not more:
             self._farewell = False
-            self._goaway(self._last_stream, ErrorCodes.NO_ERROR, b"")
+            self._goaway(self._last_stream, frames.NO_ERROR, b"")
         out = self._out
         if len(out) <= limit:
             data = bytes(out)
@@ -413,16 +367,16 @@ class Http2Server:
         return data
 
     def _pull(self, *, control: bool = False) -> None:
-        if self._preface is None:
+        if self._greeted:
             pending = self._machine.data_to_send()
             self._out += pending
             self._dirty = False
             if control:
                 self._control += len(pending)
 
-    def _goaway(self, last_stream: int, code: ErrorCodes, why: bytes) -> None:
+    def _goaway(self, last_stream: int, code: int, why: bytes) -> None:
         self._pull()
-        frame = GoAwayFrame(0, last_stream_id=last_stream, error_code=int(code), additional_data=why)
+        frame = GoAwayFrame(0, last_stream_id=last_stream, error_code=code, additional_data=why)
         self._out += frame.serialize()
 
     # --- ends
@@ -449,10 +403,11 @@ class Http2Server:
         if self._peer_leaves and not self._open:
             self.finish()
 
-    def _fail(self, code: ErrorCodes, reason: str, events: list[Event]) -> None:
+    def _fail(self, code: int, reason: str, events: list[Event]) -> None:
         """The peer broke a rule that h2 does not know."""
         if not self._dead:
-            self._goaway(self._last_stream, code, reason.encode())
+            if self._greeted:
+                self._goaway(self._last_stream, code, reason.encode())
             self._abandon(reason, events)
 
     def _abandon(self, reason: str, events: list[Event]) -> None:
@@ -495,15 +450,11 @@ class Http2Server:
             return events
         clock = self._clock = now - self._lost
         if self._preface_due is not None and clock >= self._preface_due:
-            if self._preface is None:
-                self._fail(ErrorCodes.SETTINGS_TIMEOUT, "no SETTINGS within 5 s", events)
-            else:
-                self.closed = self._dead = True
-                events.append(Failed("no HTTP/2 preface within 5 s"))
+            self._fail(frames.SETTINGS_TIMEOUT, "no HTTP/2 preface and SETTINGS within 5 s", events)
         elif self._headers_due is not None and clock >= self._headers_due:
-            self._fail(ErrorCodes.ENHANCE_YOUR_CALM, "header block not complete within 10 s", events)
+            self._fail(frames.ENHANCE_YOUR_CALM, "header block not complete within 10 s", events)
         elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
-            self._fail(ErrorCodes.NO_ERROR, "ping not answered", events)
+            self._fail(frames.NO_ERROR, "ping not answered", events)
         elif not self._open and clock >= self._idle_since + limits.IDLE_TIMEOUT:
             self.finish()
         else:
@@ -518,7 +469,7 @@ class Http2Server:
         for stream_id, due in list(self._lingering.items()):
             if due > self._clock:
                 break
-            self.reset(stream_id, ErrorCodes.NO_ERROR)
+            self.reset(stream_id, frames.NO_ERROR)
 
 
 _HANDLERS: dict[type, Callable[[Http2Server, Any, list[Event]], None]] = {

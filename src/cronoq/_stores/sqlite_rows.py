@@ -11,7 +11,7 @@ from typing import Any
 
 from cronoq._stores.base import Batch
 from cronoq._stores.stored_spec import encode_spec
-from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import TaskChanged, TaskFinished, TaskInserted
 
 Row = tuple[Any, ...]
 
@@ -73,18 +73,11 @@ class BatchRows:
         if batch.inserted:
             self._tasks.run(connection, [_task_row(record) for record in batch.inserted.values()])
             self._live.run(connection, [(task_id,) for task_id in batch.inserted])
-        states, outputs = batch.states, batch.outputs
-        small = {
-            task_id: output
-            for task_id, output in outputs.items()
-            if len(output.output) <= SMALL_OUTPUT and type(states.get(task_id)) is TaskFinished
-        }
-        if states:
-            self._states.run(connection, [_state_row(state, small.get(task_id)) for task_id, state in states.items()])
-            ended = [(task_id,) for task_id, state in states.items() if type(state) is TaskFinished]
-            self._ended.run(connection, ended)
-        if len(small) < len(outputs):
-            large = [(r.task_id, r.content_type, r.output) for r in outputs.values() if r.task_id not in small]
+        rows, ended, placed = _state_rows(batch)
+        self._states.run(connection, rows)
+        self._ended.run(connection, ended)
+        if len(placed) < len(batch.outputs):
+            large = [(r.task_id, r.content_type, r.output) for r in batch.outputs.values() if r.task_id not in placed]
             self._outputs.run(connection, large)
 
     def drop(self, connection: sqlite3.Connection, ids: Sequence[int]) -> None:
@@ -108,17 +101,27 @@ def _task_row(record: TaskInserted) -> Row:
     )
 
 
-def _state_row(record: TaskChanged | TaskFinished, output: OutputStored | None) -> Row:
-    live = type(record) is TaskChanged
-    return (
-        record.task_id,
-        int(record.status),
-        record.attempt,
-        record.due if live else 0,  # type: ignore[union-attr]
-        record.first_started,
-        record.last_started,
-        0 if live else record.finished,  # type: ignore[union-attr]
-        record.message,
-        output.content_type if output is not None else None,
-        output.output if output is not None else None,
-    )
+def _state_rows(batch: Batch) -> tuple[list[Row], list[Row], set[int]]:
+    """The state rows, the ids of those that have ended, and which outputs stand in their task's state row.
+
+    One loop without a call per row: this is most of what the writer's thread does outside of SQLite.
+    """
+    rows: list[Row] = []
+    ended: list[Row] = []
+    placed: set[int] = set()
+    outputs = batch.outputs
+    for task_id, r in batch.states.items():
+        status, attempt, first, last = int(r.status), r.attempt, r.first_started, r.last_started
+        if type(r) is TaskChanged:
+            rows.append((task_id, status, attempt, r.due, first, last, 0, r.message, None, None))
+            continue
+        assert type(r) is TaskFinished
+        ended.append((task_id,))
+        output = outputs.get(task_id)
+        if output is None or len(output.output) > SMALL_OUTPUT:
+            rows.append((task_id, status, attempt, 0, first, last, r.finished, r.message, None, None))
+        else:
+            placed.add(task_id)
+            content_type, returned = output.content_type, output.output
+            rows.append((task_id, status, attempt, 0, first, last, r.finished, r.message, content_type, returned))
+    return rows, ended, placed

@@ -4,9 +4,9 @@ The load is a foreign client that always has 64 keyed submits in flight, and two
 each. The books: which submit was acknowledged with which id; which result a Wait has brought; which worker held which
 lease from when to when. A submit that was not acknowledged is repeated with its key, as a client would.
 
-Afterwards: every acknowledged task is there under its id and its key; every result that was seen is still the same; every
-task has run to its end; no task was held by two workers at once. The lease of a server that was killed does not count any
-more once its worker has noticed that the stream broke.
+Afterwards: every acknowledged task is there under its id and its key; every result that was seen is still the same;
+every task has run to its end; no task was held by two workers at once. The lease of a server that was killed does not
+count any more once its worker has noticed that the stream broke.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""A foreign worker in a process of its own, which writes down what happens to each lease: `crash_worker.py PORT SLOTS FILE`.
+"""A foreign worker in a process of its own, which writes down what happens to each lease.
 
-One line of JSON per event, with the clock that all processes of a machine share (CLOCK_MONOTONIC): `leased` when a lease
-was read, `ended` when its outcome is about to be sent or its Abort was read, `broken` when the stream was lost. Each
-attempt takes 0 to 30 ms and its output is made from its payload alone. Ends when its stdin is closed.
+Called as `crash_worker.py PORT SLOTS FILE`. One line of JSON per event, with the clock that all processes of a machine
+share (CLOCK_MONOTONIC): `leased` when a lease was read, `ended` when its outcome is about to be sent or its Abort was
+read, `broken` when the stream was lost. Each attempt takes 0 to 30 ms and its output is made from its payload alone.
+Ends when its stdin is closed.
 """
 
 import asyncio
@@ -83,13 +84,13 @@ class CrashWorker:
             pass  # the stream broke; `run` notes it
 
 
-async def main(port: int, slots: int, path: str) -> None:
-    with open(path, "a", encoding="utf-8") as ledger:
-        worker = asyncio.create_task(CrashWorker(port, slots, ledger).run())
-        await asyncio.to_thread(sys.stdin.read)
-        worker.cancel()
-        await asyncio.wait([worker])
+async def main(port: int, slots: int, ledger: TextIO) -> None:
+    worker = asyncio.create_task(CrashWorker(port, slots, ledger).run())
+    await asyncio.to_thread(sys.stdin.read)
+    worker.cancel()
+    await asyncio.wait([worker])
 
 
 if __name__ == "__main__":
-    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]))
+    with open(sys.argv[3], "a", encoding="utf-8") as file:
+        asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), file))

@@ -15,7 +15,7 @@ from tests.acceptance.server import HANG, Server
 from tests.acceptance.workers import Worker
 
 RECOVERS = 30.0
-"""Seconds after a stall until new work is taken again; 0 to 5 s were measured, the pause between two tries of a commit."""
+"""Seconds after a stall until new work is taken; 0 to 5 s were measured, the pause between two tries of a commit."""
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from tests.acceptance.clients import connect
 from tests.acceptance.server import HANG
 from tests.acceptance.workers import serving
 
+STORES = ["memory"]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 CLOSED_WITHIN = 5.0

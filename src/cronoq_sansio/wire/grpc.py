@@ -83,8 +83,6 @@ class GrpcServer:
         events: list[ServiceEvent] = []
         for event in self.http2.receive(data, now):
             _HANDLERS[type(event)](self, event, events)
-        for stream in self._credit.surplus():
-            self._fail_stream(stream, self._credit.refusal(), events)
         self._credit.give()
         return events
 

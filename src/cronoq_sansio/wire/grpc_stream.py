@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import OUTBOUND_SPARE
+from cronoq_sansio.limits import INITIAL_WINDOW, OUTBOUND_SPARE
 from cronoq_sansio.service.access import Principal
 from cronoq_sansio.service.messages import Call, Message, ToWorker, WorkerStream
 from cronoq_sansio.wire import status
@@ -46,6 +46,7 @@ class GrpcStream:
         "partial",
         "principal",
         "progress",
+        "promised",
         "queue",
         "reader",
         "ready",
@@ -56,8 +57,8 @@ class GrpcStream:
         "seen",
         "sent",
         "strikes",
-        "uncredited",
         "unfinished",
+        "window",
         "worker",
     )
 
@@ -78,8 +79,10 @@ class GrpcStream:
         self.remote_ended = False
         self.unfinished = 0
         """Bytes of messages that are not complete; counted by the connection."""
-        self.uncredited = 0
-        """Bytes received for which the peer got no new credit yet."""
+        self.window = INITIAL_WINDOW
+        """Bytes that the peer may still send."""
+        self.promised = 0
+        """Its part of `Credit.promised`."""
         # sending
         self.encode: Any = encode_for_worker if route.streaming else route.encode
         self.queue: deque[Any] | list[Any] = deque() if route.streaming else []
@@ -99,6 +102,11 @@ class GrpcStream:
         self.progress = 0
         self.seen = -1
         self.strikes = 0
+
+    @property
+    def missing(self) -> int:
+        """Bytes that the message which is coming in still lacks."""
+        return 0 if self.reader is None else self.reader.missing
 
     # --- what the service and the runtime ask for
 

@@ -1,10 +1,7 @@
 """A disk that is full: new work is refused, nothing is falsely acknowledged, and with room it goes on by itself."""
 
-import os
 import resource
-import subprocess
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 
 import grpc
 import pytest
@@ -14,6 +11,7 @@ from tests.acceptance.clients import Status, connect, reference, retry, submissi
 from tests.acceptance.ledger import record
 from tests.acceptance.server import Server
 from tests.acceptance.workers import Worker, serving
+from tests.small_disk import small_disk
 
 PAYLOAD = bytes(20_000)
 RECOVERS = 60.0
@@ -54,28 +52,16 @@ class Filled:
         self.filler.unlink()
 
 
-@contextmanager
-def small_disk(folder):
-    """Make the folder a file system of 4 MB; False where that is not allowed."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    if os.geteuid() or subprocess.run(command, stderr=subprocess.DEVNULL).returncode:
-        yield False
-        return
-    yield True
-    subprocess.run(["umount", str(folder)], check=True)
-
-
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process: Linux only")
 def test_a_full_disk_costs_nothing_that_was_acknowledged(tmp_path):
     """Two kinds at once: files that may not grow, and, where root runs this, a file system without a free block."""
     limited, filled = Server(tmp_path / "limited", "sqlite"), Server(tmp_path / "filled", "sqlite")
     for server in (limited, filled):
         server.folder.mkdir()
-    filled.database = tmp_path / "disk" / "tasks.db"
-    with small_disk(tmp_path / "disk") as mounted, ThreadPoolExecutor() as threads:
+    with small_disk("4m") as disk, ThreadPoolExecutor() as threads:
         runs = [threads.submit(survives_a_full_disk, limited, Limited, "no file may grow (RLIMIT_FSIZE)")]
-        if mounted:
+        if disk is not None:
+            filled.database = disk / "tasks.db"
             runs.append(threads.submit(survives_a_full_disk, filled, Filled, "no free block (tmpfs of 4 MB)"))
         for run in runs:
             run.result()

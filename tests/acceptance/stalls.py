@@ -50,7 +50,7 @@ class Heart(threading.Thread):
 
     def run(self) -> None:
         while not self.over.wait(self.pause):
-            for lease in self.leases:
+            for lease in tuple(self.leases):
                 self.worker.heartbeat(lease)
 
     def stop(self) -> None:
@@ -68,9 +68,11 @@ def hold_through(server: Server, stall: "contextmanager[None]", seconds: float, 
         heart.start()
         with stall:
             begun = time.monotonic()
-            # One ends while nothing can be written or read: its result is told later, and once.
-            early = ids[0]
-            heart.leases.remove(leases[early])
+            # One ends while nothing can be written or read: its result is told later, and once. Of another nothing is
+            # heard, and a third goes on to beat.
+            early, silent = ids[:2]
+            for task_id in (early, silent):
+                heart.leases.remove(leases[task_id])
             worker.complete(leases[early], b"early")
             if not frozen:
                 refuses_new_work(client, begun)
@@ -78,6 +80,7 @@ def hold_through(server: Server, stall: "contextmanager[None]", seconds: float, 
             assert not waits[0].done(), "a result was told that is not stored"
             assert worker.silent(), "something came that must wait for the store"
         ended = time.monotonic()
+        heart.leases.append(leases[silent])
         wait_until(lambda: takes_work(client), "new work is taken again", bound=RECOVERS)
         recovered = time.monotonic() - ended
         assert waits[0].result(HANG).output == b"early"

@@ -4,7 +4,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 
 import grpc
 
@@ -14,6 +15,8 @@ from tests.acceptance.ledger import record
 from tests.acceptance.server import HANG, Server
 from tests.acceptance.workers import Worker
 
+TTL = 5
+POOLS = f'[[pools]]\nname = "default"\nlease_ttl_s = {TTL}\n[[pools]]\nname = "idle"\n'
 RECOVERS = 30.0
 """Seconds after a stall until new work is taken; 0 to 5 s were measured, the pause between two tries of a commit."""
 
@@ -43,13 +46,13 @@ def stopped(server: Server) -> Iterator[None]:
 class Heart(threading.Thread):
     """Heartbeats of the worker's leases, every third of the time to live."""
 
-    def __init__(self, worker: Worker, leases: list[int], ttl: float) -> None:
+    def __init__(self, worker: Worker, leases: list[int]) -> None:
         super().__init__(daemon=True)
-        self.worker, self.leases, self.pause = worker, leases, ttl / 3
+        self.worker, self.leases = worker, leases
         self.over = threading.Event()
 
     def run(self) -> None:
-        while not self.over.wait(self.pause):
+        while not self.over.wait(TTL / 3):
             for lease in tuple(self.leases):
                 self.worker.heartbeat(lease)
 
@@ -58,13 +61,26 @@ class Heart(threading.Thread):
         self.join(HANG)
 
 
-def hold_through(server: Server, stall: "contextmanager[None]", seconds: float, ttl: float, *, frozen: bool) -> None:
+def both_at_once(locked: Server, frozen: Server, seconds: float) -> None:
+    """Both kinds of stall, on two servers with `POOLS`, beside each other."""
+    with ThreadPoolExecutor() as threads:
+        runs = [
+            threads.submit(hold_through, locked, lock_held(locked), seconds, frozen=False),
+            threads.submit(hold_through, frozen, stopped(frozen), seconds, frozen=True),
+        ]
+    for run in runs:
+        run.result()
+    for server in (locked, frozen):
+        assert server.stop() == 0
+
+
+def hold_through(server: Server, stall: AbstractContextManager[None], seconds: float, *, frozen: bool) -> None:
     """Workers hold leases through the stall: none expires, no attempt is lost, and everything goes on by itself."""
     with connect(server.address) as client, connect(server.address) as far, Worker(far.channel, slots=4) as worker:
         ids = [client.submit(key=f"held-{number}", retry=retry(1)).id for number in range(4)]
         leases = {lease.task_id: lease.lease for lease in (worker.lease() for _ in ids)}
         waits = [client.tasks.Wait.future(pb.WaitRequest(task=reference(task_id)), timeout=300) for task_id in ids]
-        heart = Heart(worker, list(leases.values()), ttl)
+        heart = Heart(worker, list(leases.values()))
         heart.start()
         with stall:
             begun = time.monotonic()
@@ -84,7 +100,7 @@ def hold_through(server: Server, stall: "contextmanager[None]", seconds: float, 
         wait_until(lambda: takes_work(client), "new work is taken again", bound=RECOVERS)
         recovered = time.monotonic() - ended
         assert waits[0].result(HANG).output == b"early"
-        time.sleep(ttl * 1.5)  # long enough for a lease to expire whose time was not given back
+        time.sleep(TTL * 1.5)  # long enough for a lease to expire whose time was not given back
         assert worker.silent()
         heart.stop()
         for task_id in ids[1:]:
@@ -96,7 +112,7 @@ def hold_through(server: Server, stall: "contextmanager[None]", seconds: float, 
         assert (totals.lease_expiries, totals.retries, totals.timeouts, totals.stale_completions) == (0, 0, 0, 0)
     what = "stopped by SIGSTOP" if frozen else "write lock held by another process"
     record(
-        f"{what} for {seconds:g} s, leases of {ttl:g} s",
+        f"{what} for {seconds:g} s, leases of {TTL} s",
         seconds_until_new_work_is_taken=round(recovered, 3),
         lease_expiries=totals.lease_expiries,
         attempts_lost=totals.retries,

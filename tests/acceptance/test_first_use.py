@@ -32,7 +32,7 @@ def clone(tmp_path_factory):
 
 def stranger(home):
     """The environment of somebody who has never used this: an empty home, nothing of ours."""
-    ours = ("CRONOQ_", "PYTHON", "VIRTUAL_ENV", "VENV", "MAKE", "MFLAGS", "PYTEST", "UV_", "XDG_")
+    ours = ("ARGS", "CRONOQ_", "PYTHON", "VIRTUAL_ENV", "VENV", "MAKE", "MFLAGS", "PYTEST", "UV_", "XDG_")
     environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     # A tool that runs from an environment of ours must not lend it: `python3` is to be the system's.
     ours_bin = os.path.dirname(sys.executable)

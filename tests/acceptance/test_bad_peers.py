@@ -104,6 +104,23 @@ def test_what_is_certainly_wrong_is_closed_at_once(server):
         assert peer.closed_after is not None and peer.closed_after < 2, name
 
 
+def test_pings_keep_good_connections_and_end_dead_ones(start):
+    server = start("memory", limits="keepalive_interval_s = 0.3\nkeepalive_timeout_s = 0.3")
+    dead = Peer(server.port, PREFACE + SETTINGS)  # reads, but answers nothing
+    dead.start()
+    pinging = {
+        "grpc.keepalive_time_ms": 100,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.max_pings_without_data": 0,
+    }
+    with connect(server.address, **pinging) as client, serving(client.channel):
+        dead.join(HANG)
+        assert dead.closed_after is not None and 0.5 <= dead.closed_after < 6
+        assert client.submit(wait=True, payload=b"still here").result.output == b"still here"
+        assert server.statistics()["connections"] == "1"
+        assert client.snapshot().workers_connected == 1, "the worker's connection was never lost"
+
+
 def test_a_request_that_is_not_grpc_gets_an_http_answer(server):
     """An HTTP/2 client without gRPC, curl for example, is told so; its connection stays."""
     literal = lambda index, text: bytes([index, len(text)]) + text  # noqa: E731

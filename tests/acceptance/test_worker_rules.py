@@ -1,5 +1,6 @@
 """The ten protocol rules of the worker stream, on real streams."""
 
+import contextlib
 import threading
 import time
 
@@ -7,7 +8,7 @@ import grpc
 import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
-from tests.acceptance.clients import Status, connect, reference, refused, retry, wait_until, word
+from tests.acceptance.clients import Status, connect, reference, refused, retry, submission, wait_until, word
 from tests.acceptance.server import HANG
 from tests.acceptance.workers import Worker, serving
 
@@ -21,20 +22,7 @@ name = "large"
 max = 5000
 max_slots_per_worker = 7
 """
-for _name in (
-    "expiry",
-    "alive",
-    "timeout",
-    "cut",
-    "stale",
-    "gone",
-    "half",
-    "twice",
-    "abort",
-    "drain",
-    "shrink",
-    "over",
-):
+for _name in ["expiry", "alive", "timeout", "cut", "stale", "gone", "twice", "abort", "shrink", "flicker", "groups"]:
     POOLS += f'[[pools]]\nname = "{_name}"\nmax = 4\nlease_ttl_s = {TTL}\n'
 
 SERVER = {"limits": "max_slots_per_worker = 9\nmax_tags = 2\nmax_tag_len = 16", "pools": POOLS}
@@ -179,6 +167,51 @@ def test_slots_can_be_changed(client):
         for _ in range(2):
             worker.complete(worker.lease().lease)
     assert client.snapshot().totals.lease_expiries == 0
+
+
+def test_slots_that_change_all_the_time_cost_no_attempt(client):
+    """A dispatch that meets a slot which has just gone is taken back: each of these tasks has one attempt only."""
+    count = 400
+    calls = [
+        client.tasks.Submit.future(submission(wait=True, pool="flicker", retry=retry(1)), timeout=HANG)
+        for _ in range(count)
+    ]
+    over = threading.Event()
+
+    def flicker(worker):
+        number = 0
+        while not over.is_set():
+            worker.set_slots(number % 5)
+            number += 1
+            time.sleep(0.001)
+
+    with (
+        connect_to(client) as other,
+        serving(client.channel, pool="flicker", slots=4) as one,
+        serving(other.channel, pool="flicker", slots=4) as two,
+    ):
+        threads = [threading.Thread(target=flicker, args=(worker,), daemon=True) for worker in (one, two)]
+        for thread in threads:
+            thread.start()
+        ends = [word(call.result(HANG).result.status) for call in calls]
+        over.set()
+        for thread in threads:
+            thread.join(HANG)
+    assert ends == ["succeeded"] * count
+
+
+def test_groups_go_with_their_last_worker(client):
+    labelled = [{}, {"host": "a"}, {"host": "b"}]
+    with contextlib.ExitStack() as stack:
+        for labels in ({"host": "b"}, {"host": "a"}, {"host": "a"}):
+            stack.enter_context(Worker(client.channel, pool="groups", slots=2, labels=labels))
+        assert groups(client) == list(zip(labelled, (0, 4, 2), strict=True))
+    wait_until(lambda: groups(client) == [({}, 0)], "only the group that is always there is left")
+
+
+def groups(client):
+    (pool,) = [pool for pool in client.snapshot().pools if pool.name == "groups"]
+    return [(dict(group.labels), group.capacity) for group in pool.groups]
 
 
 def capacity(client, name):

@@ -47,6 +47,34 @@ def worker(peer: Peer, slots: int = 1_000) -> tuple[int, Any]:
 # --- sending
 
 
+def test_large_replies_that_nobody_takes_are_not_all_encoded() -> None:
+    """A peer asks often and takes a byte of each reply: no more than what is being sent is there as bytes."""
+    limits = LimitSettings(max_message_bytes=4_096)
+    peer = Peer(limits, window=1, credit=False)
+    ids = [answer(peer, b"o" * 3_000)[0] for _ in range(20)]
+    peer.exchange()
+    held = [len(stream.partial) for stream in peer.server._streams.values() if stream.partial is not None]
+    assert len(held) == 2 and sum(held) <= 2 * limits.max_message_bytes
+    for stream_id in ids:  # each in its turn gets through
+        peer.client.increment_flow_control_window(100_000, stream_id)
+        peer.exchange()
+    assert all(peer.streams[stream_id].ended for stream_id in ids)
+    assert peer.server._encoded == 0 and not peer.server._streams
+
+
+def test_a_stream_that_stands_back_for_another_is_not_reset_as_stalled() -> None:
+    peer = Peer(LimitSettings(max_message_bytes=4_096), window=1, credit=False)
+    for _ in range(4):
+        answer(peer, b"o" * 3_000)
+    peer.exchange()
+    left = []
+    for _ in range(8):
+        peer.timer(fixed.STALL_SCAN)
+        peer.exchange()
+        left.append(len(peer.server._streams))
+    assert left[:3] == [4, 4, 4] and 2 in left and left[-1] == 0, "two at a time: those that are being sent"
+
+
 def test_a_reply_waits_for_the_streams_window() -> None:
     peer = Peer(window=100, credit=False)
     stream_id, _ = answer(peer, b"o" * 250)

@@ -66,6 +66,9 @@ class GrpcServer:
         """Every stream until its trailers are out or it was reset, oldest first."""
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
+        self._crowded: deque[GrpcStream] = deque()
+        self._encoded = 0
+        """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
         self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
         self._stalls = Stalls()
@@ -283,6 +286,10 @@ class GrpcServer:
             stream.ready = False
             if stream.over:
                 continue
+            if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
+                stream.crowded = True
+                self._crowded.append(stream)
+                continue
             room -= stream.pump() + _HEADERS_ESTIMATE
             if stream.blocked:
                 self._blocked[stream.id] = stream
@@ -292,10 +299,25 @@ class GrpcServer:
 
     def schedule(self, stream: GrpcStream) -> None:
         """The stream has something to send."""
+        stream.crowded = False
         if not stream.ready:
             stream.ready = True
             self._ready.append(stream)
             self._stalls.arm(self._now)
+
+    def count_encoded(self, size: int) -> None:
+        """A stream holds `size` bytes more, or less, of a message that is encoded and not sent whole.
+
+        Above `max_message_bytes` no further message is encoded, so that a peer which asks for a thousand large
+        replies and takes them a byte at a time costs two messages of memory and not a thousand. Streams that stand
+        back here wait for the one that is sent, which is reset when its peer does not take it.
+        """
+        self._encoded += size
+        if self._crowded and self._encoded <= self._limits.max_message_bytes:
+            crowded, self._crowded = self._crowded, deque()
+            for stream in crowded:
+                if stream.crowded:
+                    self.schedule(stream)
 
     def drain(self) -> None:
         """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
@@ -337,6 +359,8 @@ class GrpcServer:
     def forget(self, stream: GrpcStream) -> None:
         """The stream is over: its trailers are out, or it was reset."""
         stream.over = True
+        if stream.partial is not None:
+            self.count_encoded(-len(stream.partial))
         stream.call = stream.worker = stream.partial = None
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
@@ -387,7 +411,7 @@ class GrpcServer:
 
     def _waits_for_peer(self, stream: GrpcStream) -> bool:
         if stream.unsent:
-            return True
+            return not stream.crowded
         if stream.id in self._credit.withheld:
             return False
         return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended

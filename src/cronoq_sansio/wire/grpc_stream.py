@@ -37,6 +37,7 @@ class GrpcStream:
         "call",
         "closing",
         "connection",
+        "crowded",
         "deadline",
         "encode",
         "gzip",
@@ -98,6 +99,8 @@ class GrpcStream:
         """Stands in the connection's list of streams to send from."""
         self.blocked = False
         """Waits for the peer to open its window."""
+        self.crowded = False
+        """Waits for another stream's message to be sent: see `GrpcServer.count_encoded`."""
         # stalls: see GrpcServer._scan
         self.progress = 0
         self.seen = -1
@@ -197,8 +200,10 @@ class GrpcStream:
         self.sent += len(data)
         if self.sent == len(partial):
             self.partial, self.sent = None, 0
-        else:
+            self.connection.count_encoded(-len(partial))
+        elif self.partial is None:
             self.partial = partial
+            self.connection.count_encoded(len(partial))
         return data
 
     def _encode(self, room: int) -> bytes:

@@ -127,7 +127,8 @@ class Calls:
             return
         waiting = call.wait
         task_id = waiting.stored if type(waiting) is Waiting else 0
-        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id))
+        submits = type(waiting) is not Waiting or type(waiting.request) is Submit
+        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id, unstored=submits and not task_id))
 
     def store_answered(self, event: StoreAnswered) -> None:
         """The store answered a query; the call that asked may be gone."""

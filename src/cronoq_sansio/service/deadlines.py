@@ -1,7 +1,7 @@
 """The three ways in which a call runs out of time, and what each is answered.
 
 - its own deadline (`grpc-timeout`): DEADLINE_EXCEEDED;
-- the time it wanted to wait for the end of a task: DEADLINE_EXCEEDED, the task goes on;
+- the time it wanted to wait for the end of a task: DEADLINE_EXCEEDED, the task goes on, if it is stored;
 - the server's own bound for every unary call, `max_wait + request_timeout`: CANCELLED.
 
 A call has one timer, for whichever comes first. It stays set while the reply is held for the store: the caller gets
@@ -18,6 +18,8 @@ from cronoq_sansio.service.messages import Call
 from cronoq_sansio.service.waits import Waiting
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.values import value
+
+UNSTORED = "the time ran out before the task was stored and its outcome is unknown: submit again with the same key"
 
 
 class Cause(Enum):
@@ -97,9 +99,15 @@ class Deadlines:
             self._timers.cancel(timer)
             call.timer = None
 
-    def rejection(self, cause: Cause, task_id: int) -> Rejection:
-        """What a call gets that ran into a bound. `task_id`: what its Submit made, 0 = none or not durable."""
+    def rejection(self, cause: Cause, task_id: int, *, unstored: bool = False) -> Rejection:
+        """What a call gets that ran into a bound.
+
+        `task_id`: what its Submit made, 0 = none or not durable; `unstored`: a Submit whose task the store has not
+        taken yet, so that nobody can say whether it will exist after a crash.
+        """
         rejection = self._texts[cause]
+        if unstored:
+            return Rejection(rejection.code, UNSTORED)
         if not task_id:
             return rejection
         return Rejection(rejection.code, rejection.message, (("cronoq-task-id", str(task_id)),))

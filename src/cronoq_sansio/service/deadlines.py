@@ -15,7 +15,6 @@ from cronoq_sansio.clock import seconds
 from cronoq_sansio.engine.timers import Timer, TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import Call
-from cronoq_sansio.service.waits import Waiting
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.values import value
 
@@ -36,7 +35,6 @@ class CallDue:
 
     call: Call
     cause: Cause
-    when: int
 
 
 class Deadlines:
@@ -51,7 +49,7 @@ class Deadlines:
         self._texts = {
             Cause.DEADLINE: Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed"),
             Cause.WAIT: Rejection(
-                Code.DEADLINE_EXCEEDED, "the task has not ended in the time to wait; it goes on, wait again"
+                Code.DEADLINE_EXCEEDED, "the time to wait ran out before an end of the task was known; wait again"
             ),
             Cause.CAP: Rejection(
                 Code.CANCELLED,
@@ -59,13 +57,14 @@ class Deadlines:
             ),
         }
 
-    def add(self, call: Call, now: int, deadline: int | None) -> None:
-        """A call that has just been let in."""
-        cap = now + self._cap
-        if deadline is not None and deadline <= cap:
-            self._fresh.append((call, deadline, Cause.DEADLINE))
-        else:
-            self._fresh.append((call, cap, Cause.CAP))
+    def add(self, call: Call, now: int, deadline: int | None, limit: int | None) -> None:
+        """A call that has just been let in. `limit`: how long it wants to wait for a task, None = it does not."""
+        when, cause = now + self._cap, Cause.CAP
+        if deadline is not None and deadline <= when:
+            when, cause = deadline, Cause.DEADLINE
+        if limit is not None and limit < when:
+            when, cause = limit, Cause.WAIT
+        self._fresh.append((call, when, cause))
 
     def arm(self) -> None:
         """Set timers for the new calls that are still open."""
@@ -74,22 +73,8 @@ class Deadlines:
             return
         self._fresh = []
         for call, when, cause in fresh:
-            if not call.open:
-                continue
-            waiting = call.wait
-            if type(waiting) is Waiting and waiting.task_id and waiting.limit < when:
-                when, cause = waiting.limit, Cause.WAIT
-            call.timer = self._timers.add(when, CallDue(call, cause, when))
-
-    def attached(self, call: Call, limit: int) -> None:
-        """The call waits for a task from now on, at most until `limit`."""
-        timer = call.timer
-        if not isinstance(timer, Timer):
-            return  # still fresh: `arm` will look at the wait
-        due = timer.payload
-        if type(due) is CallDue and limit < due.when:
-            self._timers.cancel(timer)
-            call.timer = self._timers.add(limit, CallDue(call, Cause.WAIT, limit))
+            if call.open:
+                call.timer = self._timers.add(when, CallDue(call, cause))
 
     def cancel(self, call: Call) -> None:
         """The call is over."""

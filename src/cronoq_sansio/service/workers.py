@@ -261,22 +261,22 @@ class Workers:
         self._leave_group(session, DISCONNECTED)
         self._close(session, Rejection(Code.INVALID, "a worker may register only once on a stream"))
 
-    def _disconnect(self, session: Session, _message: object) -> None:
+    def _disconnect(self, session: Session, gone: WorkerGone) -> None:
         self._leave_group(session, DISCONNECTED)
-        self._close(session, None)
+        self._close(session, None, gone.why)
 
     def _shut_down(self, session: Session, _message: object) -> None:
         for lease_id in self._leave_group(session, SHUTTING_DOWN):
             self._abort(session, lease_id, "shutdown")
         self._leaving[session] = None
 
-    def _leave(self, session: Session, _message: object) -> None:
+    def _leave(self, session: Session, gone: WorkerGone) -> None:
         del self._leaving[session]
-        self._close(session, None)
+        self._close(session, None, gone.why)
 
-    def _close(self, session: Session, rejection: Rejection | None) -> None:
+    def _close(self, session: Session, rejection: Rejection | None, why: str = "") -> None:
         session.stream.session = None
-        self._turn.at_once.append(CloseWorker(session.stream, rejection, 0))
+        self._turn.at_once.append(CloseWorker(session.stream, rejection, 0, why))
 
     def _leave_group(self, session: Session, message: str) -> list[int]:
         """The session has no slots and no leases any more; returns the ids of those that it held.

@@ -42,6 +42,10 @@ class Lobby:
         """True while a term serves."""
         return self._driver is not None
 
+    def refusal(self) -> Rejection | None:
+        """Why no call is served now; None while a term serves."""
+        return None if self._driver is not None else self._refusal
+
     # --- connections
 
     def enter(self, connection: Connection) -> None:

@@ -141,7 +141,7 @@ class Server:
     def converse(self, transport: Transport, peer: str) -> None:
         """Serve one connection until it ends, in a task of its own."""
         assert self._nursery is not None
-        machine = GrpcServer(self._settings.limits, self.clock.now(), authenticate)
+        machine = GrpcServer(self._settings.limits, self.clock.now(), authenticate, self.lobby.refusal)
         connection = Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
         self._nursery.start_soon(connection.run)
 

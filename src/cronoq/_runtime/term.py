@@ -187,7 +187,9 @@ class Terms:
             await trio.sleep(seconds(limits.PRUNE_INTERVAL))
 
     async def _pause(self, ended: TermEnded) -> None:
-        """Count the fault and wait; raises `StartError` when there were too many."""
+        """Count the fault and wait; raises `StartError` when there were too many, or when a stop was under way."""
+        if self._stop.is_set():
+            raise StartError(f"the stop did not end in order: {ended}")
         now = self._clock.now()
         faults = self._faults
         faults.append(now)

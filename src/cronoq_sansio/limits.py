@@ -19,6 +19,7 @@ MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and
 
 MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
 MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares them with the live ones and compacts
+MAX_NACK_GROUPS = 64  #: worker groups that a refused lease chooses among; more cost time and change nothing
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
 OUTBOUND_PER_SLOT = 2  #: one lease and one abort per slot (source page, protocol rule 7) …
@@ -57,9 +58,9 @@ READ_SIZE = 256 << 10  #: one read of a socket
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
-MAX_WAITING_BYTES = 64 << 20  #: payload bytes that wait for a commit before new work is refused
+MAX_WAITING_BYTES = 64 << 20  #: bytes of new tasks, without outputs, that wait for a commit before new work is refused
 MIN_OUTBOX_SWEEP = 4_096  #: actions that the outbox holds before it looks for those that nobody wants any more
-MAX_WAITING_OUTPUT = 256 << 20  #: output bytes that wait before workers get no flow-control credit either
+MAX_WAITING_OUTPUT = 256 << 20  #: bytes of outputs; from here on neither calls nor workers get credit: one per lease
 COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries
 COMMIT_PRESSURE = 5 * SECOND  #: a commit older than this refuses new work
 MAX_STORE_OUTAGE = 300 * SECOND  #: source page "Store errors"; then the term ends

@@ -6,7 +6,7 @@ import trio
 import trio.testing
 
 from cronoq._runtime.serve import Server
-from cronoq._stores.base import Batch, Claim, Done, StoreError, StoreHeld
+from cronoq._stores.base import Batch, Claim, Done, StoreError, StoreGone, StoreHeld
 from cronoq._stores.memory import MemoryStore
 from cronoq.errors import StartError
 from cronoq_sansio.clock import SECOND
@@ -30,6 +30,8 @@ class DurableStore(MemoryStore):
         self.hanging = False
         self.holder: StoreHeld | None = None
         """Another server that leads: it can be claimed no more."""
+        self.gone: StoreGone | None = None
+        """What `close` finds."""
         self.loading = trio.Event()
         self.loading.set()
         self._hung: tuple[Batch, Done] | None = None
@@ -43,6 +45,11 @@ class DurableStore(MemoryStore):
         await self.loading.wait()
         async for portion in super().load(finished_since):
             yield portion
+
+    async def close(self) -> None:
+        await super().close()
+        if self.gone is not None:
+            raise self.gone
 
     def begin_commit(self, batch: Batch, done: Done) -> None:
         if self.hanging:

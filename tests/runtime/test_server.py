@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from cronoq._runtime.serve import DONE, FAILED
-from cronoq._stores.base import Fenced, StoreHeld, StoreUnavailable
+from cronoq._stores.base import Fenced, StoreGone, StoreHeld, StoreUnavailable
 from cronoq._stores.memory import MemoryStore
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
@@ -136,7 +136,11 @@ async def test_a_fault_of_ours_ends_the_term_and_the_next_one_recovers(
     assert refused.status is GrpcStatus.UNAVAILABLE
     assert waiting.status is GrpcStatus.UNAVAILABLE
     assert (await worker.next("shutdown")).not_leader
+    assert "the outcome of this call is unknown" in waiting.fields["grpc-message"]
     assert not bystander.closed.is_set()
+    between = await house.caller().submit()
+    assert between.status is GrpcStatus.UNAVAILABLE
+    assert "no term serves now" in between.fields["grpc-message"], "this call was refused: its outcome is known"
     await trio.sleep(2.5)
     assert bystander.closed.is_set() and other.closed.is_set(), "streams of a term that is over"
     logged = capsys.readouterr().out
@@ -281,6 +285,33 @@ async def test_a_second_request_forces_the_stop(autojump_clock: MockClock, house
     await trio.testing.wait_all_tasks_blocked()
     assert house.code == FAILED
     assert house.abandoned == []
+
+
+async def test_a_forced_stop_on_the_memory_store_is_no_fault(
+    autojump_clock: MockClock, nursery: trio.Nursery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house = await House(nursery, MemoryStore(key_retention=SECOND, key_retention_max=10)).open()
+    worker = await house.caller().work(slots=1)
+    await house.caller().submit()
+    await worker.next("lease")
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code == FAILED
+    logged = capsys.readouterr().out
+    assert "the stop is forced" in logged and "[error" not in logged
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_store_whose_file_is_gone_at_the_end_is_told(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    durable.gone = StoreGone("tasks.db was moved")
+    house = await House(nursery, durable).open()
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code is None and str(house.error) == "tasks.db was moved"
 
 
 async def test_a_stop_that_hangs_is_abandoned_after_the_grace_and_fifteen_seconds(

@@ -20,6 +20,9 @@ from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnect
 
 STARTING = Rejection(Code.UNAVAILABLE, "the server is starting: it reads its store; try again")
 LOST = Rejection(Code.UNAVAILABLE, "the server starts anew; the outcome of this call is unknown: try again, with a key")
+"""For calls that were open when a term ended."""
+RESTARTING = Rejection(Code.UNAVAILABLE, "no term serves now: the server starts anew from its store; try again")
+"""For calls that come later: nothing became of them."""
 STOPPED = Rejection(Code.UNAVAILABLE, "the server has stopped")
 
 
@@ -91,7 +94,7 @@ class Lobby:
     def lost(self) -> None:
         """The term ended by a fault or lost its store: answer what is open, close the connections a second later."""
         self._driver = None
-        self._refusal = LOST
+        self._refusal = RESTARTING
         self.hold(False, False)
         leave_at = self._clock.now() + SHUTDOWN_LINGER
         for connection in list(self.connections):

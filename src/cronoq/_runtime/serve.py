@@ -120,8 +120,11 @@ class Server:
                 failure = error
             finally:
                 listeners.close_listener(listener)
-                with trio.CancelScope(shield=True):
-                    await self._store.close()
+                try:
+                    with trio.CancelScope(shield=True):
+                        await self._store.close()
+                except StoreError as error:
+                    failure = failure or StartError(str(error))
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure

@@ -37,6 +37,10 @@ class StoreUnavailable(StoreError):
     """Transient: busy, disk full, I/O error. Nothing of the batch is acknowledged; try again."""
 
 
+class StoreGone(StoreError):
+    """What was written lies elsewhere, or nowhere: the file was moved, deleted or replaced."""
+
+
 class Fenced(StoreError):
     """Another holder took over. Nothing was written and nothing may be written any more."""
 
@@ -115,4 +119,7 @@ class Store(Protocol):
         """Delete ≤ `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many (0 = no more)."""
 
     async def close(self) -> None:
-        """Give up the claim and release everything. Waits for a batch in flight. Idempotent."""
+        """Give up the claim and release everything. Waits for a batch in flight. Idempotent.
+
+        Raises `StoreGone`, with everything released, when the next open may not find what was acknowledged.
+        """

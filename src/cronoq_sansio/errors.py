@@ -41,6 +41,7 @@ class Code(Enum):
     INVALID = "invalid"
     UNKNOWN_POOL = "unknown_pool"
     OVERLOADED = "overloaded"
+    DUPLICATE_KEY_IN_BATCH = "duplicate_key_in_batch"
     NOT_FOUND = "not_found"
     UNAUTHENTICATED = "unauthenticated"
     PERMISSION_DENIED = "permission_denied"
@@ -71,6 +72,9 @@ MAPPINGS: dict[Code, Mapping] = {
         429,
         "Queue bounds or the payload budget reached.",
         "Retry with backoff, or shed load upstream.",
+    ),
+    Code.DUPLICATE_KEY_IN_BATCH: Mapping(
+        GrpcStatus.INVALID_ARGUMENT, 400, "A batch defines the same new key twice.", "Deduplicate the batch."
     ),
     Code.NOT_FOUND: Mapping(
         GrpcStatus.NOT_FOUND, 404, "No task with that id or key.", "Check the id or key; it may have been pruned."

@@ -19,6 +19,7 @@ MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and
 
 MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
 MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares them with the live ones and compacts
+MAX_LIST_SCAN = 10_000  #: live tasks that one page of a listing looks at: about 2 ms, then the page says where it is
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
 OUTBOUND_PER_SLOT = 2  #: one lease and one abort per slot (source page, protocol rule 7) …

@@ -14,6 +14,7 @@ Invariant: ``pending`` counts live tasks of the pool that are not running, in al
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.labels import Groups
 from cronoq_sansio.engine.lanes import Lane
+from cronoq_sansio.engine.listing import LiveIds
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.settings import PoolSettings
@@ -32,13 +33,14 @@ def score(task: Task, now: int) -> int:
 class Pool:
     """Tasks and slots of one pool."""
 
-    __slots__ = ("groups", "lanes", "name", "pending", "pending_by_class", "queued", "settings")
+    __slots__ = ("groups", "ids", "lanes", "name", "pending", "pending_by_class", "queued", "settings")
 
     def __init__(self, settings: PoolSettings) -> None:
         self.settings = settings
         self.name = settings.name
         self.lanes = tuple(Lane() for _ in BASE)
         self.groups = Groups()
+        self.ids = LiveIds()
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
         self.queued = False

@@ -11,7 +11,7 @@ invariants hold whenever one returns.
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import retry
-from cronoq_sansio.engine.actions import Dispatch, TaskEnded
+from cronoq_sansio.engine.actions import Dispatch, TaskEnded, TaskMoved
 from cronoq_sansio.engine.labels import Group
 from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
@@ -20,6 +20,7 @@ from cronoq_sansio.spec import TaskStatus
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
+BLOCKED = int(TaskStatus.BLOCKED)
 READY = int(TaskStatus.READY)
 RUNNING = int(TaskStatus.RUNNING)
 RETRYING = int(TaskStatus.RETRYING)
@@ -53,6 +54,8 @@ def admit(engine: "Engine", task: Task) -> None:
     task.stored = engine.number
     engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created))
     engine.totals.submitted += 1
+    if engine.watched:
+        _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
     make_ready(engine, task)
     _count_pending(engine, task, +1)
 
@@ -62,6 +65,8 @@ def make_ready(engine: "Engine", task: Task) -> None:
     _move(task, READY)
     task.pool.lanes[task.spec.priority].push(task)
     engine.wake(task.pool)
+    if engine.watched:
+        _tell(engine, task, READY)
 
 
 def start(engine: "Engine", task: Task, group: Group) -> None:
@@ -78,6 +83,8 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     task.pool.groups.take(group)
     engine.totals.dispatched += 1
     _store(engine, task)
+    if engine.watched:
+        _tell(engine, task, RUNNING)
     engine.step.once_durable.append(Dispatch(lease, engine.number))
 
 
@@ -134,6 +141,8 @@ def retry_or_bury(engine: "Engine", task: Task, message: str, retry_after: int =
     back_off(engine, task, engine.now + delay)
     _count_pending(engine, task, +1)
     _store(engine, task, engine.wall(delay))
+    if engine.watched:
+        _tell(engine, task, RETRYING, message)
 
 
 def back_off(engine: "Engine", task: Task, due: int) -> None:
@@ -192,6 +201,13 @@ def _end(
 def _count_pending(engine: "Engine", task: Task, difference: int) -> None:
     task.pool.count_pending(task, difference)
     engine.tasks.pending += difference
+
+
+def _tell(engine: "Engine", task: Task, status: int, message: str = "") -> None:
+    spec = task.spec
+    engine.step.once_durable.append(
+        TaskMoved(task.id, spec.pool, spec.key, status, task.attempt, engine.wall(), message, task.stored)
+    )
 
 
 def _store(engine: "Engine", task: Task, due: int = 0) -> None:

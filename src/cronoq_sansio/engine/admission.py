@@ -72,7 +72,7 @@ def _twice(spec: TaskSpec, defined: dict[str, int]) -> Rejection | None:
     first = defined.get(spec.key) if spec.key else None
     if first is None:
         return None
-    return Rejection(Code.DUPLICATE_KEY_IN_BATCH, f"key {spec.key!r} is defined by member {first} already")
+    return Rejection(Code.DUPLICATE_KEY_IN_BATCH, f"key {spec.key!r} is defined by task[{first}] already")
 
 
 def _refusal(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Rejection | None:
@@ -94,4 +94,4 @@ def _admit(engine: "Engine", spec: TaskSpec) -> Submitted:
 
 def _of_member(rejection: Rejection, index: int) -> Rejection:
     details = (*rejection.details, ("cronoq-batch-index", str(index)))
-    return Rejection(rejection.code, f"member {index}: {rejection.message}", details)
+    return Rejection(rejection.code, f"task[{index}]: {rejection.message}", details)

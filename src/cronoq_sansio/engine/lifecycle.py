@@ -97,6 +97,7 @@ def take_back(engine: "Engine", lease: Lease) -> None:
     if not task.attempt:
         task.first_started = 0
     engine.totals.dispatched -= 1
+    task.stored = engine.number  # this READY is a change of the row, and whoever is told of it waits for that
     make_ready(engine, task)
     _count_pending(engine, task, +1)
     _store(engine, task)

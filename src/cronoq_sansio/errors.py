@@ -49,6 +49,7 @@ class Code(Enum):
     TOO_LARGE = "too_large"
     UNIMPLEMENTED = "unimplemented"
     UNAVAILABLE = "unavailable"
+    DATA_LOSS = "data_loss"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
@@ -105,6 +106,12 @@ MAPPINGS: dict[Code, Mapping] = {
         503,
         "Starting, stopping, or the store does not answer.",
         "Retry with backoff; with a key no task is made twice.",
+    ),
+    Code.DATA_LOSS: Mapping(
+        GrpcStatus.DATA_LOSS,
+        500,
+        "A `Watch` stream fell behind; events were dropped.",
+        "Watch again, and look with `Get` or `ListTasks` at what happened meanwhile.",
     ),
     Code.DEADLINE_EXCEEDED: Mapping(
         GrpcStatus.DEADLINE_EXCEEDED, 504, "The wait or the call's deadline ran out; the task goes on.", "Wait again."

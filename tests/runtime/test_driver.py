@@ -166,7 +166,7 @@ async def test_small_differences_of_the_wall_clock_are_left_alone(autojump_clock
 
 async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: MockClock, stage: Stage) -> None:
     query = FindTask(1, 7, False)
-    stage.driver.find(query)
+    stage.driver.ask(query)
     await stage.settle()
     assert stage.machine.seen == [StoreAnswered(query, None)]
 
@@ -174,7 +174,7 @@ async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: M
         raise StoreUnavailable("disk on fire at /secret/path")
 
     stage.store.found = busy
-    stage.driver.find(query)
+    stage.driver.ask(query)
     await stage.settle()
     answer = stage.machine.seen[-1].answer
     assert isinstance(answer, Rejection) and answer.code is Code.UNAVAILABLE
@@ -184,7 +184,7 @@ async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: M
         raise ZeroDivisionError
 
     stage.store.found = broken
-    stage.driver.find(query)
+    stage.driver.ask(query)
     await stage.settle()
     assert stage.machine.seen[-1].answer.code is Code.INTERNAL
     stage.driver.handle([Say("still there")])
@@ -214,7 +214,7 @@ def test_the_same_driver_runs_under_asyncio() -> None:
             await anyio.wait_all_tasks_blocked()
             stage.machine.due = stage.clock.now() + 1_000_000
             stage.driver.handle([Write("a"), Say("b")])
-            stage.driver.find(FindTask(1, 7, False))
+            stage.driver.ask(FindTask(1, 7, False))
             stage.store.decide()
             with anyio.fail_after(30):
                 while len(stage.said) < 2 or len(stage.machine.seen) < 2:

@@ -336,6 +336,11 @@ class GrpcServer:
         self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
         self._end_stream(stream, why, self._late_events)
 
+    def lose(self, stream: GrpcStream) -> None:
+        """A watcher does not read; the stream ends."""
+        if stream.call is not None:
+            self._late_events.append(CallEnded(stream.call))
+
     def forget(self, stream: GrpcStream) -> None:
         """The stream is over: its trailers are out, or it was reset."""
         stream.over = True
@@ -389,7 +394,8 @@ class GrpcServer:
 
     def _waits_for_peer(self, stream: GrpcStream) -> bool:
         if stream.unsent:
-            return True
+            # Whoever watches may take any time, within the bound on unread events; whole ones need no memory here.
+            return stream.closing or not stream.route.events or stream.partial is not None
         if stream.id in self._credit.withheld:
             return False
         return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended

@@ -14,7 +14,7 @@ from cronoq._stores.base import StoreUnavailable
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.messages import FindTask, StoreAnswered
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoreAnswered, StoredPage
 from tests.runtime.fakes import Explode, Say, Stage, Write
 
 
@@ -169,6 +169,11 @@ async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: M
     stage.driver.ask(query)
     await stage.settle()
     assert stage.machine.seen == [StoreAnswered(query, None)]
+
+    page = ListFinished(2, (), (), 7, 1)
+    stage.driver.ask(page)
+    await stage.settle()
+    assert stage.machine.seen[-1] == StoreAnswered(page, StoredPage((), 7))
 
     def busy(_query: FindTask) -> None:
         raise StoreUnavailable("disk on fire at /secret/path")

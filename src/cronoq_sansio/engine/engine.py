@@ -19,6 +19,7 @@ from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step
 from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
@@ -40,7 +41,7 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.limits = settings.limits
-        self.pools = {pool.name: Pool(pool) for pool in settings.pools}
+        self.pools = {pool.name: Pool(pool, now) for pool in settings.pools}
         self.tasks = TaskTable(settings.limits, first_task_id)
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
@@ -58,6 +59,8 @@ class Engine:
         self._awake: deque[Pool] = deque()
         self._held = False
         self._more = False
+        self._note_due = now + INTERVAL
+        """When the pools' figures are noted next."""
         self._recovery: Recovery | None = None
 
     @classmethod
@@ -131,6 +134,8 @@ class Engine:
         assert self._recovery is None, "recovery has not finished"
         if now > self.now:
             self.now = now
+        if now >= self._note_due:
+            self._note_figures(now)
         self.number += 1
         self.step = Step(self.number)
         self.tasks.expire(self.now, MAX_UNITS)
@@ -177,8 +182,11 @@ class Engine:
 
     def snapshot(self, now: int) -> EngineSnapshot:
         """Figures for people (engine.md section 14)."""
+        now = max(now, self.now)
+        if now >= self._note_due:
+            self._note_figures(now)
         return EngineSnapshot(
-            tuple(pool.snapshot() for pool in self.pools.values()),
+            tuple(pool.snapshot(now) for pool in self.pools.values()),
             len(self.tasks.live),
             self.running,
             self.tasks.pending,
@@ -227,17 +235,32 @@ class Engine:
         awake = self._awake
         self._more = False
         if self._held:
+            for pool in awake:
+                if pool.groups.busy != pool.figures.running:
+                    pool.figures.settle(self.now, pool.groups.busy)
             return
         while awake:
             pool = awake[0]
-            while (lane := pool.best(self.now)) is not None and (group := pool.groups.best()) is not None:
-                if not units:
-                    self._more = True
-                    return
+            while units and (group := pool.groups.best()) is not None and (lane := pool.best(self.now)) is not None:
                 units -= 1
                 lifecycle.start(self, lane.pop(), group)
+            if pool.groups.busy != pool.figures.running:
+                pool.figures.settle(self.now, pool.groups.busy)
+            if not units:
+                self._more = True
+                return
             awake.popleft()
             pool.queued = False
+
+    def _note_figures(self, now: int) -> None:
+        """Nothing has happened since this was due: it is noted as of then, and again when that is long ago."""
+        due = self._note_due
+        long_ago = now >= due + INTERVAL
+        for pool in self.pools.values():
+            pool.figures.note(due, pool.groups.capacity)
+            if long_ago:
+                pool.figures.note(now, pool.groups.capacity)
+        self._note_due = (now if long_ago else due) + INTERVAL
 
     def _submitted(self, event: ev.TaskSubmitted) -> None:
         outcome, after = admission.submit(self, event.spec)
@@ -261,7 +284,9 @@ class Engine:
 
     def _capacity_set(self, event: ev.GroupCapacitySet) -> None:
         pool = self.pools[event.pool]
+        before = pool.groups.capacity
         pool.groups.set_capacity(event.labels, event.capacity)
+        pool.figures.offered -= (pool.groups.capacity - before) * self.now
         self.wake(pool)
 
     def _returned(self, event: ev.DispatchReturned) -> None:

@@ -96,6 +96,7 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert not busy, f"pool {name}: leases in groups that do not exist: {busy}"
     assert groups.capacity == sum(group.capacity for group in groups.by_labels.values()), f"pool {name}: capacity"
     assert groups.busy == sum(group.busy for group in groups.by_labels.values()), f"pool {name}: busy"
+    assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"
     if not engine._held and not engine._more:
         idle = groups.best() is not None and any(lane.ready for lane in pool.lanes)
         assert not idle, f"pool {name}: a slot is free while a task is ready"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import retry
 from cronoq_sansio.engine.actions import Dispatch, TaskEnded, TaskMoved
+from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.labels import Group
 from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
@@ -74,13 +75,15 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     _move(task, RUNNING)
     _count_pending(engine, task, -1)
     task.attempt += 1
+    pool = task.pool
     lease = Lease(engine.leases.issue(), task, group.labels, task.last_started)
     task.last_started = engine.wall()
     if not task.first_started:
         task.first_started = task.last_started
+        pool.figures.waits.append(engine.now - task.arrival)
     task.lease = lease
     engine.leases.live[lease.id] = lease
-    task.pool.groups.take(group)
+    pool.groups.take(group)
     engine.totals.dispatched += 1
     _store(engine, task)
     if engine.watched:
@@ -116,7 +119,7 @@ def pass_on(engine: "Engine", lease: Lease, group: Group) -> None:
 
 def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) -> None:
     """The attempt returned an output."""
-    _end_lease(engine, lease)
+    _end_lease(engine, lease).figures.succeeded += 1
     engine.step.writes.append(OutputStored(lease.task.id, output, content_type))
     _end(engine, lease.task, SUCCEEDED, "", output, content_type)
 
@@ -124,7 +127,7 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
 def fail(engine: "Engine", lease: Lease, message: str, *, permanent: bool = False, retry_after: int = 0) -> None:
     """The attempt failed: retried while attempts are left, unless the failure is permanent."""
     task = lease.task
-    _end_lease(engine, lease)
+    _end_lease(engine, lease).figures.failed += 1
     if permanent:
         _end(engine, task, FAILED, message)
     else:
@@ -156,7 +159,7 @@ def cancel(engine: "Engine", task: Task, message: str) -> Lease | None:
     """End a live task as cancelled; returns the lease that this ended."""
     lease = task.lease
     if lease is not None:
-        _end_lease(engine, lease)
+        _end_lease(engine, lease).figures.cancelled += 1
     _end(engine, task, CANCELLED, message)
     return lease
 
@@ -166,12 +169,13 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
     _end(engine, task, FAILED, message)
 
 
-def _end_lease(engine: "Engine", lease: Lease) -> None:
+def _end_lease(engine: "Engine", lease: Lease) -> Pool:
     pool = lease.task.pool
     engine.leases.end(lease)
     lease.task.lease = None
     pool.groups.free(lease.group)
     engine.wake(pool)
+    return pool
 
 
 def _end(

@@ -127,7 +127,7 @@ class Recovery:
         """A pool that is not configured any more, as long as its tasks are being ended."""
         pool = self._lost_pools.get(name)
         if pool is None:
-            pool = self._lost_pools[name] = Pool(PoolSettings(name))
+            pool = self._lost_pools[name] = Pool(PoolSettings(name), self._engine.now)
         return pool
 
     def _end_damaged(self, record: TaskDamaged) -> None:

@@ -456,14 +456,22 @@ def encode_snapshot(reply: Message) -> bytes:
 
 
 def _pool(pool: PoolSnapshot, workers: int) -> pb.PoolSnapshot:
-    """Figures over a window are not measured: they have the values of an empty window (server.md section 10)."""
+    """What is not measured (fixed starts, efficiency) has the value of an empty window (server.md section 10)."""
+    figures = pool.figures
     return pb.PoolSnapshot(
         name=pool.name,
         capacity=pool.capacity,
         busy=pool.busy,
         pending_by_class=pool.pending_by_class,
-        priority_adherence=1.0,
+        dispatched=figures.dispatched,
+        succeeded=figures.succeeded,
+        failed=figures.failed,
+        priority_adherence=figures.priority_adherence,
         fixed_start_hit_rate=1.0,
+        utilization=figures.utilization,
+        wait_p50_s=figures.wait_p50,
+        wait_p90_s=figures.wait_p90,
+        wait_p99_s=figures.wait_p99,
         workers_connected=workers,
         groups=[
             pb.WorkerGroup(labels=dict(group.labels), capacity=group.capacity, busy=group.busy) for group in pool.groups

@@ -10,7 +10,7 @@ import trio.testing
 from trio.testing import MockClock
 
 from cronoq._runtime.serve import DONE, FAILED, Server
-from cronoq._stores.base import Batch, Done, Fenced, StoreError, StoreUnavailable
+from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreHeld, StoreUnavailable
 from cronoq._stores.memory import MemoryStore
 from cronoq.errors import StartError
 from cronoq_sansio import limits
@@ -38,9 +38,16 @@ class DurableStore(MemoryStore):
         super().__init__(key_retention=3_600 * SECOND, key_retention_max=1_000)
         self.trouble: StoreError | None = None
         self.hanging = False
+        self.holder: StoreHeld | None = None
+        """Another server that leads: it can be claimed no more."""
         self.loading = trio.Event()
         self.loading.set()
         self._hung: tuple[Batch, Done] | None = None
+
+    async def claim(self, unix_seconds: int) -> Claim:
+        if self.holder is not None:
+            raise self.holder
+        return await super().claim(unix_seconds)
 
     async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
         await self.loading.wait()
@@ -260,6 +267,16 @@ async def test_a_fenced_commit_is_not_acknowledged(autojump_clock: MockClock, ho
     await trio.sleep(1.5)
     assert house.server.terms.claim is not None and house.server.terms.claim.epoch == 2
     assert (await house.caller().submit()).id
+
+
+async def test_a_server_that_lost_its_store_to_a_living_one_ends(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.trouble, store.holder = Fenced("epoch 1 is over"), StoreHeld("in use by the server with pid 7")
+    refused = await house.caller().submit()
+    assert refused.status is GrpcStatus.UNAVAILABLE
+    await trio.sleep(limits.TERM_RESTART_MIN / SECOND + 0.5)
+    assert str(house.error) == "this server lost its store to another one: in use by the server with pid 7"
 
 
 async def test_the_wait_for_an_outage_has_an_end(autojump_clock: MockClock, house: House) -> None:

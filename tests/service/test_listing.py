@@ -258,3 +258,18 @@ def test_every_status_is_live_or_ended():
     assert {status for status in TaskStatus if status >= service_listing.SUCCEEDED} == {
         status for status in TaskStatus if status.terminal
     }
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (m.SubmitBatch((spec("a"),)), "outcome is unknown"),
+        (m.ListTasks((), (), 0, 0), "deadline"),
+        (m.Get(7), "deadline"),
+    ],
+)
+def test_only_what_adds_tasks_says_that_its_outcome_is_unknown(request_, words):
+    rig = Harness(SETTINGS)
+    call = rig.call(request_, deadline=5)
+    rig.advance(5)
+    assert words in rig.answer(call).message

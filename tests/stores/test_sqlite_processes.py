@@ -11,7 +11,7 @@ import time
 import anyio
 import pytest
 
-from cronoq._stores.base import Fenced, StoreUnusable
+from cronoq._stores.base import Fenced, StoreHeld, StoreUnusable
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.spec import TaskStatus
 from tests.stores.support import UNIX, attempt, batch, commit, ended, find, inserted, live, loaded
@@ -144,6 +144,47 @@ def test_without_its_lock_file_a_leader_is_fenced_by_the_next_one(tmp_path):
         assert isinstance(error, Fenced)
         await first.close()
         assert await take(path) == (3, ["kept"])
+
+    anyio.run(body, backend="trio")
+
+
+def test_a_fenced_leader_does_not_take_the_store_back_from_a_living_one(tmp_path):
+    path = tmp_path / "cronoq.db"
+
+    async def body():
+        first = SqliteStore(path, key_retention_max=10)
+        await first.open()
+        claim = await first.claim(UNIX)
+        (tmp_path / "cronoq.db.leader").unlink()
+        second = start(HOLDER, path)
+        assert second.stdout.readline() == "ready\n"
+        try:
+            assert isinstance(await attempt(first, batch(inserted(claim.first_task_id))), Fenced)
+            for _ in range(2):
+                with pytest.raises(StoreHeld, match=f"is in use by the server with pid {second.pid};"):
+                    await first.claim(UNIX)
+            await anyio.to_thread.run_sync(second.communicate, "")
+        finally:
+            second.kill()
+            second.communicate()
+        assert (await first.claim(UNIX)).epoch == 3, "the other one has ended"
+        await first.close()
+
+    anyio.run(body, backend="trio")
+
+
+def test_a_leader_whose_lock_file_was_deleted_locks_the_new_one_with_its_next_claim(tmp_path):
+    path = tmp_path / "cronoq.db"
+
+    async def body():
+        first = SqliteStore(path, key_retention_max=10)
+        await first.open()
+        await first.claim(UNIX)
+        (tmp_path / "cronoq.db.leader").unlink()
+        assert (await first.claim(UNIX)).epoch == 2
+        with pytest.raises(StoreHeld):
+            await take(path)
+        await first.close()
 
     anyio.run(body, backend="trio")
 

@@ -99,7 +99,7 @@ def test_our_settings() -> None:
     machine.receive(raw.PREFACE, START)
     (kind, flags, stream_id, body), window = output(machine)
     assert (kind, flags, stream_id) == (raw.SETTINGS, 0, 0)
-    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 1 << 20, 5: 16_384, 6: 16_384}
+    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_535, 5: 16_384, 6: 16_384}
     assert window == (raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", limits.CONNECTION_WINDOW - 65_535))
 
 

@@ -11,6 +11,8 @@ all slots.
 Invariant: ``pending`` counts live tasks of the pool that are not running, in all and per class.
 """
 
+from collections.abc import Mapping
+
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.figures import Figures
 from cronoq_sansio.engine.labels import Groups
@@ -46,10 +48,11 @@ class Pool:
         "settings",
     )
 
-    def __init__(self, settings: PoolSettings, now: int) -> None:
+    def __init__(self, settings: PoolSettings, live: Mapping[int, Task], now: int) -> None:
+        """`live`: every live task of the engine by id."""
         self.settings = settings
         self.name = settings.name
-        self.lanes = tuple(Lane() for _ in BASE)
+        self.lanes = tuple(Lane(live) for _ in BASE)
         self.groups = Groups()
         self.ids = LiveIds()
         self.figures = Figures(now)

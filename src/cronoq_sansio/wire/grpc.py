@@ -66,6 +66,9 @@ class GrpcServer:
         """Every stream until its trailers are out or it was reset, oldest first."""
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
+        self._crowded: deque[GrpcStream] = deque()
+        self._encoded = 0
+        """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
         self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
         self._stalls = Stalls()
@@ -83,8 +86,6 @@ class GrpcServer:
         events: list[ServiceEvent] = []
         for event in self.http2.receive(data, now):
             _HANDLERS[type(event)](self, event, events)
-        for stream in self._credit.surplus():
-            self._fail_stream(stream, self._credit.refusal(), events)
         self._credit.give()
         return events
 
@@ -285,6 +286,10 @@ class GrpcServer:
             stream.ready = False
             if stream.over:
                 continue
+            if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
+                stream.crowded = True
+                self._crowded.append(stream)
+                continue
             room -= stream.pump() + _HEADERS_ESTIMATE
             if stream.blocked:
                 self._blocked[stream.id] = stream
@@ -294,10 +299,25 @@ class GrpcServer:
 
     def schedule(self, stream: GrpcStream) -> None:
         """The stream has something to send."""
+        stream.crowded = False
         if not stream.ready:
             stream.ready = True
             self._ready.append(stream)
             self._stalls.arm(self._now)
+
+    def count_encoded(self, size: int) -> None:
+        """A stream holds `size` bytes more, or less, of a message that is encoded and not sent whole.
+
+        Above `max_message_bytes` no further message is encoded, so that a peer which asks for a thousand large
+        replies and takes them a byte at a time costs two messages of memory and not a thousand. Streams that stand
+        back here wait for the one that is sent, which is reset when its peer does not take it.
+        """
+        self._encoded += size
+        if self._crowded and self._encoded <= self._limits.max_message_bytes:
+            crowded, self._crowded = self._crowded, deque()
+            for stream in crowded:
+                if stream.crowded:
+                    self.schedule(stream)
 
     def drain(self) -> None:
         """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
@@ -344,6 +364,8 @@ class GrpcServer:
     def forget(self, stream: GrpcStream) -> None:
         """The stream is over: its trailers are out, or it was reset."""
         stream.over = True
+        if stream.partial is not None:
+            self.count_encoded(-len(stream.partial))
         stream.call = stream.worker = stream.partial = None
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
@@ -394,8 +416,9 @@ class GrpcServer:
 
     def _waits_for_peer(self, stream: GrpcStream) -> bool:
         if stream.unsent:
-            # Whoever watches may take any time, within the bound on unread events; whole ones need no memory here.
-            return stream.closing or not stream.route.events or stream.partial is not None
+            if stream.route.events and not stream.closing and stream.partial is None:
+                return False  # whoever watches may take any time, within the bound on unread events
+            return not stream.crowded
         if stream.id in self._credit.withheld:
             return False
         return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended

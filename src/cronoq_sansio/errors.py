@@ -41,6 +41,7 @@ class Code(Enum):
     INVALID = "invalid"
     UNKNOWN_POOL = "unknown_pool"
     OVERLOADED = "overloaded"
+    DUPLICATE_KEY_IN_BATCH = "duplicate_key_in_batch"
     NOT_FOUND = "not_found"
     UNAUTHENTICATED = "unauthenticated"
     PERMISSION_DENIED = "permission_denied"
@@ -48,6 +49,7 @@ class Code(Enum):
     TOO_LARGE = "too_large"
     UNIMPLEMENTED = "unimplemented"
     UNAVAILABLE = "unavailable"
+    DATA_LOSS = "data_loss"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CANCELLED = "cancelled"
     INTERNAL = "internal"
@@ -71,6 +73,9 @@ MAPPINGS: dict[Code, Mapping] = {
         429,
         "Queue bounds or the payload budget reached.",
         "Retry with backoff, or shed load upstream.",
+    ),
+    Code.DUPLICATE_KEY_IN_BATCH: Mapping(
+        GrpcStatus.INVALID_ARGUMENT, 400, "A batch defines the same new key twice.", "Deduplicate the batch."
     ),
     Code.NOT_FOUND: Mapping(
         GrpcStatus.NOT_FOUND, 404, "No task with that id or key.", "Check the id or key; it may have been pruned."
@@ -101,6 +106,12 @@ MAPPINGS: dict[Code, Mapping] = {
         503,
         "Starting, stopping, or the store does not answer.",
         "Retry with backoff; with a key no task is made twice.",
+    ),
+    Code.DATA_LOSS: Mapping(
+        GrpcStatus.DATA_LOSS,
+        500,
+        "A `Watch` stream fell behind; events were dropped.",
+        "Watch again, and look with `Get` or `ListTasks` at what happened meanwhile.",
     ),
     Code.DEADLINE_EXCEEDED: Mapping(
         GrpcStatus.DEADLINE_EXCEEDED,

@@ -20,14 +20,19 @@ MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and
 MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
 MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares them with the live ones and compacts
 MAX_NACK_GROUPS = 64  #: worker groups that a refused lease chooses among; more cost time and change nothing
+MAX_LIST_SCAN = 10_000  #: tasks that one page of a listing looks at: about 2 ms, then the page says where it is
+MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
+DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
+MAX_UNREAD_EVENTS = 4_352  #: of one watcher: 4,096 + 256 as in server.md section 3, so that a batch of 1,000 fits whole
 OUTBOUND_PER_SLOT = 2  #: one lease and one abort per slot (source page, protocol rule 7) …
 OUTBOUND_SPARE = 16  #: … and some room for Registered, Shutdown and slots that changed
 
 # --- budgets per kind of call (server.md, "Decided where the sources disagree")
 
 MAX_WAITS = 65_536  #: a wait costs a timer and an entry and no other resource, so there may be many
+MAX_WATCHES = 1_024  #: each may want every event of every task
 MAX_WORKER_STREAMS = 4_096  #: each may have leases and a queue; a fleet is larger only with several servers
 MAX_UNREGISTERED_STREAMS = 64  #: a worker registers at once; more of these are a fault or an attack
 

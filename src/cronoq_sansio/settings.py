@@ -35,6 +35,8 @@ class StoreSettings:
 class LimitSettings:
     """Table `[limits]`."""
 
+    max_tasks_per_batch: int = 1_000
+    """Also bounds the pools of a listing, and ids and keys of a watch."""
     max_pending_total: int = 1_000_000
     max_pending_per_pool: int = 100_000
     max_message_bytes: int = 16_777_216
@@ -44,6 +46,8 @@ class LimitSettings:
     max_kind_len: int = 128
     max_tags: int = 32
     max_tag_len: int = 1_024
+    max_list: int = 1_000
+    """Tasks of one page."""
     max_wait: int = 300 * SECOND
     request_timeout: int = 30 * SECOND
     max_concurrent_requests: int = 4_096

@@ -148,6 +148,14 @@ LIMITS = Table(
     LimitSettings,
     "Bounds on what callers may ask for. Sizes and lengths are bytes.",
     (
+        Key(
+            "max_tasks_per_batch",
+            "max_tasks_per_batch",
+            Kind.INTEGER,
+            "Tasks of one batch; also pools of a listing, and ids and keys of a watch.",
+            1,
+            MAX_UINT32,
+        ),
         Key("max_pending_total", "max_pending_total", Kind.INTEGER, "Tasks that wait, over all pools.", 1, MAX_COUNT),
         Key("max_pending_per_pool", "max_pending_per_pool", Kind.INTEGER, "Tasks that wait in a pool.", 1, MAX_COUNT),
         Key(
@@ -172,6 +180,7 @@ LIMITS = Table(
         Key("max_kind_len", "max_kind_len", Kind.INTEGER, "A task's kind.", 1, MAX_UINT32),
         Key("max_tags", "max_tags", Kind.INTEGER, "Tags of a task; also labels of a worker.", 0, MAX_UINT32),
         Key("max_tag_len", "max_tag_len", Kind.INTEGER, "One tag's or label's name or value.", 1, MAX_UINT32),
+        Key("max_list", "max_list", Kind.INTEGER, "Tasks of one page of a listing.", 1, 100_000),
         Key(
             "max_wait_s",
             "max_wait",
@@ -238,7 +247,7 @@ LIMITS = Table(
             MAX_COUNT,
         ),
     ),
-    unbuilt=("max_tasks_per_batch", "max_http_body_bytes", "max_deps", "max_resources", "max_list"),
+    unbuilt=("max_http_body_bytes", "max_deps", "max_resources"),
 )
 
 OUTPUTS = Table(

@@ -237,6 +237,10 @@ def test_the_snapshot_counts(client):
         for _ in range(3):
             worker.complete(worker.lease().lease)
         wait_until(lambda: pool_of(client.snapshot(), "snapshot").busy == 0, "all done")
+    pool = pool_of(client.snapshot(), "snapshot")
+    assert (pool.dispatched, pool.succeeded, pool.failed, pool.priority_adherence) == (4, 4, 0, 1.0)
+    assert 0 < pool.utilization <= 1
+    assert 0 < pool.wait_p50_s <= pool.wait_p90_s <= pool.wait_p99_s < HANG
     after = client.snapshot().totals
     for field in ("submitted", "dispatched", "succeeded"):
         assert getattr(after, field) - getattr(before, field) == 4

@@ -72,8 +72,30 @@ def test_errors_have_their_status_and_text(server):
             assert caught.value.status is status
             assert text in caught.value.message
         with pytest.raises(GRPCError) as caught:
-            await tasks.ListTasks(pb.ListTasksRequest())
+            await stubs.AdminStub(channel).ListRecurring(pb.Empty())
         assert caught.value.status is Status.UNIMPLEMENTED
+
+    run(server, scenario)
+
+
+def test_batches_pages_and_watches(server):
+    async def scenario(channel):
+        tasks = stubs.TasksStub(channel)
+        async with tasks.Watch.open(timeout=HANG) as stream:
+            await stream.send_message(pb.WatchRequest(all_transitions=True, keys=["b1"]), end=True)
+            await stream.recv_initial_metadata()
+            batch = await tasks.SubmitBatch(pb.SubmitBatchRequest(tasks=[pb.TaskSpec(key="b0"), pb.TaskSpec(key="b1")]))
+            events = [await stream.recv_message() for _ in range(2)]
+            assert [(event.id, event.status) for event in events] == [
+                (batch.tasks[1].id, pb.TASK_STATUS_BLOCKED),
+                (batch.tasks[1].id, pb.TASK_STATUS_READY),
+            ]
+            await stream.cancel()
+        page = await tasks.ListTasks(pb.ListTasksRequest(after=batch.tasks[0].id - 1))
+        assert [info.key for info in page.tasks][:2] == ["b0", "b1"]
+        with pytest.raises(GRPCError) as caught:
+            await tasks.SubmitBatch(pb.SubmitBatchRequest(tasks=[pb.TaskSpec(), pb.TaskSpec(pool="nowhere")]))
+        assert caught.value.status is Status.NOT_FOUND and "task[1]" in caught.value.message
 
     run(server, scenario)
 

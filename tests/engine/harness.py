@@ -5,7 +5,16 @@ from typing import Any
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.actions import Abort, Answer, Dispatch, EngineStep, Submitted, TaskEnded
+from cronoq_sansio.engine.actions import (
+    Abort,
+    Answer,
+    BatchOutcome,
+    Dispatch,
+    EngineStep,
+    Submitted,
+    TaskEnded,
+    TaskMoved,
+)
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
@@ -59,6 +68,7 @@ class Rig:
         self.leases: list[Lease] = []
         self.ended: dict[int, TaskEnded] = {}
         self.aborts: list[Abort] = []
+        self.moves: list[TaskMoved] = []
         self.answers: list[Any] = []
 
     def handle(self, *events: ev.Event) -> EngineStep:
@@ -78,6 +88,8 @@ class Rig:
                 fresh.append(action.lease)
             elif type(action) is TaskEnded:
                 self.ended[action.task.id] = action
+            elif type(action) is TaskMoved:
+                self.moves.append(action)
             else:
                 assert type(action) is Answer
                 self.answers.append(action.outcome)
@@ -97,6 +109,22 @@ class Rig:
         """Submit one task that must be refused."""
         self.handle(ev.TaskSubmitted(None, item))
         assert type(self.answers[-1]) is Rejection, self.answers[-1]
+        return self.answers[-1]
+
+    def batch(self, *specs: TaskSpec) -> list[int]:
+        """Submit a batch that must be taken; the ids of its members."""
+        self.handle(ev.BatchSubmitted(None, specs))
+        outcome = self.answers[-1]
+        assert type(outcome) is BatchOutcome, outcome
+        return [member.task_id for member in outcome.members]
+
+    def batch_refused(self, *specs: TaskSpec) -> Rejection:
+        """Submit a batch that must be refused, and is refused without a trace."""
+        before = {**self.engine.statistics(), "step": 0, "next": self.engine.tasks.next_id}
+        step = self.handle(ev.BatchSubmitted(None, specs))
+        assert type(self.answers[-1]) is Rejection, self.answers[-1]
+        assert not step.writes and len(step.once_durable) == 1
+        assert {**self.engine.statistics(), "step": 0, "next": self.engine.tasks.next_id} == before
         return self.answers[-1]
 
     def slots(self, capacity: int, labels: ev.Labels = (), name: str = "default") -> None:

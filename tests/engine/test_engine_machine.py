@@ -6,7 +6,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.actions import CancelOutcome, Dispatch, Submitted
+from cronoq_sansio.engine import lifecycle
+from cronoq_sansio.engine.actions import BatchOutcome, CancelOutcome, Dispatch, Submitted, TaskMoved
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import Priority, TaskStatus
 from tests.engine.harness import Rig, attempts, pool, spec
@@ -32,6 +33,7 @@ class Life(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.store = NaiveStore()
+        self.watching = False
         self.rig = Rig(
             pool("a", lease_ttl=5 * SECOND, max_pending=12),
             pool("b", lease_ttl=9 * SECOND),
@@ -41,6 +43,8 @@ class Life(RuleBasedStateMachine):
         self.capacity: dict[tuple[str, ev.Labels], int] = {}
         self.acknowledged: set[int] = set()
         self.final: dict[int, int] = {}
+        self.followed: dict[int, int] = {}
+        """Last status that was told of each task, since somebody watches."""
         take = self.rig.take
 
         def write_and_take(step):
@@ -48,10 +52,26 @@ class Life(RuleBasedStateMachine):
             before = len(self.rig.answers)
             take(step)
             for outcome in self.rig.answers[before:]:
-                if type(outcome) is Submitted and not outcome.duplicate:
-                    self.acknowledged.add(outcome.task_id)
+                members = outcome.members if type(outcome) is BatchOutcome else [outcome]
+                for member in members:
+                    if type(member) is Submitted and not member.duplicate:
+                        self.acknowledged.add(member.task_id)
+            self.follow_moves(step)
 
         self.rig.take = write_and_take
+
+    def follow_moves(self, step):
+        """Moves follow each other as the table of transitions allows, and are told only to somebody."""
+        for action in step.once_durable:
+            if type(action) is TaskMoved:
+                assert self.rig.engine.watched
+                before = self.followed.get(action.task_id)
+                if before is not None and action.status == TaskStatus.READY and before == TaskStatus.BLOCKED:
+                    before = lifecycle.NEW
+                if before is not None:
+                    assert action.status in lifecycle.MOVES[before], f"{before} -> {action}"
+                self.followed[action.task_id] = action.status
+                assert action.after <= step.number
 
     def some_lease(self, index: int, held: bool | None = None) -> int:
         leases = [lease for lease in self.rig.engine.leases.live.values() if held is None or lease.held == held]
@@ -60,6 +80,32 @@ class Life(RuleBasedStateMachine):
     @rule(items=st.lists(specs, min_size=1, max_size=4))
     def submit(self, items):
         self.rig.handle(*(ev.TaskSubmitted(None, item) for item in items))
+
+    @rule(items=st.lists(specs, max_size=4))
+    def submit_batch(self, items):
+        before = self.rig.engine.totals.submitted
+        self.rig.handle(ev.BatchSubmitted(None, tuple(items)))
+        outcome = self.rig.answers[-1]
+        admitted = self.rig.engine.totals.submitted - before
+        if type(outcome) is BatchOutcome:
+            assert len(outcome.members) == len(items)
+            assert sum(not member.duplicate for member in outcome.members) == admitted
+        else:
+            assert not admitted and outcome.details[0][0] == "cronoq-batch-index"
+
+    @rule(watching=st.booleans())
+    def watch(self, watching):
+        if watching != self.watching:
+            self.followed.clear()
+        self.watching = watching
+        self.rig.handle(ev.TransitionsWatched(watching))
+
+    @rule(after=st.integers(0, 40), limit=st.integers(1, 5), names=st.lists(st.sampled_from(POOLS), unique=True))
+    def list(self, after, limit, names):
+        tasks, looked = self.rig.engine.list_live(names, (), after, limit)
+        live = sorted(id for id, task in self.rig.engine.tasks.live.items() if task.pool.name in names and id > after)
+        assert [task.id for task in tasks] == live[:limit]
+        assert looked or len(live) <= limit
 
     @rule(name=st.sampled_from(POOLS), labels=st.sampled_from(LABELS), capacity=st.integers(0, 4))
     def capacity_set(self, name, labels, capacity):
@@ -135,6 +181,8 @@ class Life(RuleBasedStateMachine):
         rig = self.rig
         rig.adopt(self.store.recover(rig.settings, rig.now, wall_offset=offset, first_lease_id=first_lease))
         rig.engine.check_invariants(None)
+        self.watching = False
+        self.followed.clear()
 
     @invariant()
     def nothing_acknowledged_is_lost(self):
@@ -166,6 +214,8 @@ TestLife.settings = settings(max_examples=40, stateful_step_count=40)
 scripts = st.lists(
     st.one_of(
         st.builds(ev.TaskSubmitted, st.none(), specs),
+        st.builds(ev.BatchSubmitted, st.none(), st.lists(specs, max_size=3).map(tuple)),
+        st.builds(ev.TransitionsWatched, st.booleans()),
         st.builds(ev.GroupCapacitySet, st.sampled_from(POOLS), st.sampled_from(LABELS), st.integers(0, 3)),
         st.builds(ev.AttemptSucceeded, st.integers(101, 110), st.just(b""), st.just("")),
         st.builds(ev.AttemptFailed, st.integers(101, 110), st.just("e"), st.booleans(), st.just(0)),
@@ -204,7 +254,7 @@ def test_every_rule_holds_for_every_cut(script, cuts):
     """Invariants are checked inside; whatever the cut, every event is answered and nothing idles beside free slots."""
     cuts = {cut for cut in cuts if cut < len(script)}
     rig, _ = play(script, cuts)
-    asked = sum(isinstance(event, ev.TaskSubmitted | ev.TaskCancelled) for event in script)
+    asked = sum(isinstance(event, ev.TaskSubmitted | ev.BatchSubmitted | ev.TaskCancelled) for event in script)
     assert len(rig.answers) == asked
     whole, _ = play(script, set())
     assert len(whole.answers) == asked

@@ -53,11 +53,7 @@ def test_a_group_with_less_capacity_than_leases_takes_nothing_new():
     assert rig.status(fourth) == "RUNNING"
 
 
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["set", "take", "free"]), st.integers(0, 3), st.integers(0, 4)), max_size=80
-    )
-)
+@given(st.lists(st.tuples(st.sampled_from(["set", "take", "free"]), st.integers(0, 3), st.integers(0, 4)), max_size=80))
 def test_best_is_the_best(operations):
     """Against looking at every group each time."""
     names = ((), A, B, AB)

@@ -15,7 +15,7 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.engine.records import LoadedRecord, OutputStored, TaskInserted
 from cronoq_sansio.outbox import Outbox
-from cronoq_sansio.service.messages import FindTask, StoredTask
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.values import value
 
@@ -181,6 +181,10 @@ class FakeStore:
     async def find(self, query: FindTask) -> StoredTask | None:
         await anyio.lowlevel.checkpoint()
         return self.found(query)
+
+    async def list(self, query: ListFinished) -> StoredPage:
+        await anyio.lowlevel.checkpoint()
+        return StoredPage((), query.after)
 
     async def prune(self, before: int) -> int:
         return 0

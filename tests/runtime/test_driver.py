@@ -14,7 +14,7 @@ from cronoq._stores.base import StoreUnavailable
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.messages import FindTask, StoreAnswered
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoreAnswered, StoredPage
 from tests.runtime.fakes import Explode, Say, Stage, Write
 
 
@@ -176,15 +176,20 @@ async def test_small_differences_of_the_wall_clock_are_left_alone(autojump_clock
 
 async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: MockClock, stage: Stage) -> None:
     query = FindTask(1, 7, False)
-    stage.driver.find(query)
+    stage.driver.ask(query)
     await stage.settle()
     assert stage.machine.seen == [StoreAnswered(query, None)]
+
+    page = ListFinished(2, (), (), 7, 1)
+    stage.driver.ask(page)
+    await stage.settle()
+    assert stage.machine.seen[-1] == StoreAnswered(page, StoredPage((), 7))
 
     def busy(_query: FindTask) -> None:
         raise StoreUnavailable("disk on fire at /secret/path")
 
     stage.store.found = busy
-    stage.driver.find(query)
+    stage.driver.ask(query)
     await stage.settle()
     answer = stage.machine.seen[-1].answer
     assert isinstance(answer, Rejection) and answer.code is Code.UNAVAILABLE
@@ -194,7 +199,7 @@ async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: M
         raise ZeroDivisionError
 
     stage.store.found = broken
-    stage.driver.find(query)
+    stage.driver.ask(query)
     await stage.settle()
     assert stage.machine.seen[-1].answer.code is Code.INTERNAL
     stage.driver.handle([Say("still there")])
@@ -224,7 +229,7 @@ def test_the_same_driver_runs_under_asyncio() -> None:
             await anyio.wait_all_tasks_blocked()
             stage.machine.due = stage.clock.now() + 1_000_000
             stage.driver.handle([Write("a"), Say("b")])
-            stage.driver.find(FindTask(1, 7, False))
+            stage.driver.ask(FindTask(1, 7, False))
             stage.store.decide()
             with anyio.fail_after(30):
                 while len(stage.said) < 2 or len(stage.machine.seen) < 2:

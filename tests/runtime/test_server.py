@@ -363,3 +363,55 @@ async def test_a_grace_of_zero_ends_at_once(
     await worker.next("abort")
     await worker.next("shutdown")
     nursery.cancel_scope.cancel()
+
+
+# --- events and pages
+
+
+async def test_a_watcher_hears_of_a_task_when_it_is_stored(autojump_clock: MockClock, house: House) -> None:
+    client, other = house.caller(), house.caller()
+    watch = other.start("Tasks/Watch", pb.WatchRequest(all_transitions=True))
+    await other.until(watch, lambda: watch.fields)
+    assert watch.fields[":status"] == "200" and not watch.ended
+    reply = await client.submit(payload=b"in")
+    await other.until(watch, lambda: len(watch.messages(pb.StatusEvent)) == 2)
+    assert [(event.id, event.status) for event in watch.messages(pb.StatusEvent)] == [
+        (reply.id, TaskStatus.BLOCKED),
+        (reply.id, TaskStatus.READY),
+    ]
+    house.server.request_stop()
+    await other.until(watch, lambda: watch.ended)
+    assert watch.status is GrpcStatus.UNAVAILABLE
+
+
+async def test_a_term_that_is_lost_ends_watches(
+    autojump_clock: MockClock, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = house.caller()
+    watch = client.start("Tasks/Watch", pb.WatchRequest())
+    await client.until(watch, lambda: watch.fields)
+    break_on_key(monkeypatch, "boom")
+    await house.caller().submit(key="boom")
+    await client.until(watch, lambda: watch.ended)
+    assert watch.status is GrpcStatus.UNAVAILABLE
+
+
+async def test_a_page_on_the_memory_store_shows_what_is_live_and_what_is_remembered(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    store = MemoryStore(key_retention=3_600 * SECOND, key_retention_max=1_000)
+    house = await House(nursery, store).open()
+    client, other = house.caller(), house.caller()
+    worker = await other.work(slots=1)
+    first, second = await client.submit(payload=b"1"), await client.submit(payload=b"2")
+    lease = await worker.next("lease")
+    worker.say(complete=pb.Complete(lease=lease.lease, output=b"out"))
+    await client.wait(first.id)
+    await worker.next("lease")
+    page = await client.call("Tasks/ListTasks", pb.ListTasksRequest(limit=2), pb.ListTasksResponse)
+    assert [(info.id, info.status, info.output_available) for info in page.tasks] == [
+        (first.id, TaskStatus.SUCCEEDED, True),
+        (second.id, TaskStatus.RUNNING, False),
+    ]
+    assert page.next_after == 0
+    nursery.cancel_scope.cancel()

@@ -40,7 +40,7 @@ def spec(
 
 
 def _describe(action: Any) -> tuple[Any, ...]:
-    said = [getattr(action, name, None) for name in ("message", "rejection", "query")]
+    said = [getattr(action, name, None) for name in ("message", "rejection", "query", "event")]
     return type(action).__name__, action.after, getattr(getattr(action, "lease", None), "id", 0), *said
 
 
@@ -94,7 +94,7 @@ class Harness:
         self.settings = settings or Settings()
         self.now = START
         self.engine = Engine.fresh(self.settings, now=self.now, wall_offset=wall_offset)
-        self.service = Service(self.engine, self.settings, self.now)
+        self.service = Service(self.engine, self.settings, self.now, volatile=volatile)
         self.outbox = Outbox(self.service, volatile=volatile)
         self.volatile = volatile
         self.durable_through = 0
@@ -102,7 +102,12 @@ class Harness:
         """Writes of steps that are not committed."""
         self.rows: dict[int, Row] = {}
         self.answers: dict[m.Call, Any] = {}
-        self.queries: dict[int, m.FindTask] = {}
+        self.queries: dict[int, m.StoreQuery] = {}
+        self.store_scan = 10_000
+        """Rows that one listing of the store looks at."""
+        self.events: dict[m.Call, list[m.StatusEvent]] = {}
+        """What each watcher that was let in got."""
+        self.hung_up: set[m.Call] = set()
         self.peers: dict[m.WorkerStream, Peer] = {}
         self.sent: dict[int, m.WorkerStream] = {}
         """Who has a lease now, as the workers see it."""
@@ -204,11 +209,37 @@ class Harness:
     def store_answer(self, number: int) -> m.StoreAnswered:
         """The event with which the store answers a query."""
         query = self.queries.pop(number)
+        if isinstance(query, m.ListFinished):
+            return m.StoreAnswered(query, self._stored_page(query))
         found = [row for row in self.rows.values() if query.task in (row.inserted.task_id, row.inserted.spec.key)]
         if self.volatile:  # such a store forgets a task with its end
             found = [row for row in found if not isinstance(row.state, TaskFinished)]
         newest = max(found, key=lambda row: row.inserted.task_id, default=None)
         return m.StoreAnswered(query, newest.stored(query.with_output) if newest else None)
+
+    def _stored_page(self, query: m.ListFinished) -> m.StoredPage:
+        assert not self.volatile, "such a store has no finished tasks: it need not be asked"
+        found: list[m.TaskInfo] = []
+        ids = sorted(id for id, row in self.rows.items() if row.state is not None and id > query.after)
+        for looked, task_id in enumerate(ids):
+            row = self.rows[task_id]
+            info = row.stored(False).info
+            if looked == self.store_scan or len(found) == query.limit:
+                return m.StoredPage(tuple(found), ids[looked - 1])
+            wanted = not query.statuses or info.status in query.statuses
+            if isinstance(row.state, TaskFinished) and wanted and (not query.pools or info.pool in query.pools):
+                found.append(info)
+        return m.StoredPage(tuple(found), 0)
+
+    def watch(self, **filters: Any) -> m.Call:
+        """A watch in a batch of its own."""
+        wanted = {"pools": (), "ids": (), "keys": (), "all_transitions": False, **filters}
+        return self.call(m.Watch(**wanted))
+
+    def told(self, call: m.Call) -> list[tuple[int, str]]:
+        """Id and status of each event that a watcher got since the last look."""
+        events, self.events[call] = self.events[call], []
+        return [(event.task_id, TaskStatus(event.status).name) for event in events]
 
     # --- what came out
 
@@ -235,6 +266,8 @@ class Harness:
     def _note(self, event: Any) -> None:
         if isinstance(event, StepsDurable):
             self.durable_through = max(self.durable_through, event.through)
+        elif isinstance(event, m.CallEnded):
+            self.hung_up.add(event.call)
         elif isinstance(event, m.WorkerConnected):
             self.peers[event.stream] = Peer()
         elif isinstance(event, m.WorkerGone):
@@ -260,10 +293,24 @@ class Harness:
             self.answers[action.call] = action
         elif isinstance(action, m.ReadStore):
             self.queries[action.query.number] = action.query
+        elif isinstance(action, m.StartEvents):
+            assert action.call.open and action.call not in self.events
+            self.events[action.call] = []
+        elif isinstance(action, m.SendEvent):
+            self._check_event(action)
         elif isinstance(action, m.StopFinished):
             self.finished = True
         else:
             self._check_worker(action, self.peers[action.stream])
+
+    def _check_event(self, action: m.SendEvent) -> None:
+        assert len(set(action.calls)) == len(action.calls), "an event goes to a watcher twice"
+        row = self.rows[action.event.task_id]
+        if action.event.status >= TaskStatus.SUCCEEDED:
+            assert row.state is not None and row.state.status == action.event.status, "an end that is not stored"
+        for call in action.calls:
+            if call not in self.hung_up and call not in self.answers:
+                self.events[call].append(action.event)  # fails for one that was not let in
 
     def _check_worker(self, action: Any, peer: Peer) -> None:
         assert not peer.closed, f"{action} after the stream was closed"

@@ -41,12 +41,19 @@ pools = st.sampled_from(["default", "default", "other"])
 refs = st.one_of(st.integers(1, 6), st.sampled_from(["a", "b", "c"]))
 labels = st.sampled_from([(), (), (("gpu", "1"),)])
 which = st.integers(0, 3)
+statuses = st.sampled_from([3, 4, 5, 6, 8, 9])
 timeouts = st.sampled_from([None, 0, SECOND, 8 * SECOND])
 deadlines = st.sampled_from([None, None, 0, 3 * SECOND])
 
 move = st.one_of(
     st.tuples(st.just("submit"), pools, keys, st.sampled_from([None, 2 * SECOND]), deadlines),
     st.tuples(st.just("submit_wait"), pools, keys, timeouts, deadlines),
+    st.tuples(st.just("batch"), st.lists(st.tuples(pools, keys), max_size=4)),
+    st.tuples(st.just("list"), st.lists(pools, max_size=2), st.sets(statuses, max_size=2), st.integers(0, 4), which),
+    st.tuples(
+        st.just("watch"), st.sampled_from([(), ("default",)]), st.sets(refs, max_size=2), st.booleans(), deadlines
+    ),
+    st.tuples(st.just("workers")),
     st.tuples(st.just("cancel"), refs),
     st.tuples(st.just("get"), refs, deadlines),
     st.tuples(st.just("wait"), refs, timeouts, deadlines),
@@ -95,12 +102,14 @@ class Player:
 
     def __init__(self, settings, volatile):
         self.rig = Harness(settings, volatile=volatile)
-        self.batch = []
+        self.rig.store_scan = 2
+        self.events = []
         self.calls = []
+        self.watches = []
         self.ended = set()
 
     def flush(self):
-        batch, self.batch = self.batch, []
+        batch, self.events = self.events, []
         self.rig.handle(*batch)
 
     def play(self, script):
@@ -113,13 +122,29 @@ class Player:
     def call(self, request, deadline=None):
         call = m.Call("")
         self.calls.append((call, request))
-        self.batch.append(self.rig.received(call, request, deadline))
+        self.events.append(self.rig.received(call, request, deadline))
+        return call
 
     def submit(self, pool, key, timeout, deadline):
         self.call(m.Submit(spec(pool, key, timeout=timeout), False, None), deadline)
 
     def submit_wait(self, pool, key, timeout, deadline):
         self.call(m.Submit(spec(pool, key), True, timeout), deadline)
+
+    def batch(self, members):
+        self.call(m.SubmitBatch(tuple(spec(pool, key) for pool, key in members)))
+
+    def list(self, names, wanted, after, limit):
+        self.call(m.ListTasks(tuple(names), tuple(sorted(wanted)), after, limit))
+
+    def watch(self, names, named, moves, deadline):
+        ids = tuple(sorted(ref for ref in named if isinstance(ref, int)))
+        keys = tuple(sorted(ref for ref in named if isinstance(ref, str)))
+        call = self.call(m.Watch(names, ids, keys, moves), deadline)
+        self.watches.append(call)
+
+    def workers(self):
+        self.call(m.ListWorkers())
 
     def cancel(self, ref):
         self.call(m.Cancel(ref))
@@ -137,10 +162,10 @@ class Player:
         waiting = [call for call, _ in self.calls if call not in self.rig.answers and call not in self.ended]
         if index < len(waiting):
             self.ended.add(waiting[index])
-            self.batch.append(m.CallEnded(waiting[index]))
+            self.events.append(m.CallEnded(waiting[index]))
 
     def connect(self):
-        self.batch.append(m.WorkerConnected(m.WorkerStream(""), ANYONE))
+        self.events.append(m.WorkerConnected(m.WorkerStream(""), ANYONE))
 
     def stream(self, index):
         """One of the streams that are open as far as their peers know."""
@@ -151,22 +176,22 @@ class Player:
     def says(self, index, message):
         stream = self.stream(index)
         if stream is not None:
-            self.batch.append(m.WorkerSent(stream, message))
+            self.events.append(m.WorkerSent(stream, message))
 
     def register(self, index, pool, slots, labels):
         stream = self.stream(index)
         if stream is not None and not self.rig.peers[stream].registered:
-            self.batch.append(m.WorkerSent(stream, m.Register(pool, slots, "", 3, labels)))
+            self.events.append(m.WorkerSent(stream, m.Register(pool, slots, "", 3, labels)))
 
     def slots(self, index, slots):
         stream = self.stream(index)
         if stream is not None and self.rig.peers[stream].registered:
-            self.batch.append(m.WorkerSent(stream, m.SetSlots(slots)))
+            self.events.append(m.WorkerSent(stream, m.SetSlots(slots)))
 
     def gone(self, index):
         stream = self.stream(index)
         if stream is not None:
-            self.batch.append(m.WorkerGone(stream, "reset"))
+            self.events.append(m.WorkerGone(stream, "reset"))
 
     def report(self, worker, index, make):
         """A report on a lease that the worker has, written before it read what this batch sends it."""
@@ -175,7 +200,7 @@ class Player:
             return
         leases = self.rig.leases(stream)
         if index < len(leases):
-            self.batch.append(m.WorkerSent(stream, make(leases[index])))
+            self.events.append(m.WorkerSent(stream, make(leases[index])))
 
     def beat(self, worker, index):
         self.report(worker, index, m.Heartbeat)
@@ -197,38 +222,38 @@ class Player:
         if stream is None or not self.rig.peers[stream].registered:
             return
         if lease not in self.rig.leases(stream):
-            self.batch.append(m.WorkerSent(stream, m.Complete(lease, b"", "")))
+            self.events.append(m.WorkerSent(stream, m.Complete(lease, b"", "")))
 
     def durable(self, steps):
         if self.rig.waiting:
-            self.batch.append(self.rig.commit(steps))
+            self.events.append(self.rig.commit(steps))
 
     def advance(self, nanoseconds):
         self.flush()
         due = self.rig.outbox.next_timeout()
         self.rig.now += nanoseconds
         if due is not None and due <= self.rig.now:
-            self.batch.append(TimerFired())
+            self.events.append(TimerFired())
 
     def store(self, index):
         queries = list(self.rig.queries)
         if index < len(queries):
-            self.batch.append(self.rig.store_answer(queries[index]))
+            self.events.append(self.rig.store_answer(queries[index]))
 
     def store_fails(self, index):
         queries = list(self.rig.queries)
         if index < len(queries):
             rejection = Rejection(Code.UNAVAILABLE, "the store is gone")
-            self.batch.append(m.StoreAnswered(self.rig.queries.pop(queries[index]), rejection))
+            self.events.append(m.StoreAnswered(self.rig.queries.pop(queries[index]), rejection))
 
     def pressure(self, reason):
-        self.batch.append(m.StorePressure(reason))
+        self.events.append(m.StorePressure(reason))
 
     def odd(self, number):
         event = (CommitsStalled(), CommitsResumed(SECOND), Stalled(SECOND), WallClockMoved(-SECOND), TimerFired())[
             number
         ]
-        self.batch.append(event)
+        self.events.append(event)
 
 
 def finish(player):
@@ -247,6 +272,10 @@ def finish(player):
     for stream in helpers:
         rig.handle(m.WorkerGone(stream, "done"))
     rig.durable()
+    for call in player.watches:
+        if call not in rig.answers and call not in player.ended:
+            player.ended.add(call)
+            rig.handle(m.CallEnded(call))
 
 
 def check_end(player):
@@ -258,8 +287,20 @@ def check_end(player):
     assert all(isinstance(state, TaskFinished) for state in finals)
     for action in rig.answers.values():
         check_answer(rig, action)
+    for events in rig.events.values():
+        check_events(rig, events)
+    assert not rig.engine.watched
     statistics = rig.service.statistics()
-    for name in ("open_requests", "open_waits", "waiting_for_tasks", "waiting_for_store", "refused_leases", "leases"):
+    for name in (
+        "open_requests",
+        "open_waits",
+        "open_watches",
+        "listed_tasks",
+        "waiting_for_tasks",
+        "waiting_for_store",
+        "refused_leases",
+        "leases",
+    ):
         assert statistics[name] == 0, name
     assert rig.outbox.held() == 0
     connected = sum(not peer.closed for peer in rig.peers.values())
@@ -277,8 +318,24 @@ def check_answer(rig, action):
         assert rig.rows[result.task_id].state.status == result.status
     if isinstance(message, m.CancelReply | m.SubmitReply):
         assert rig.rows
+    if isinstance(message, m.BatchReply):
+        assert all(member.task_id in rig.rows for member in message.members)
+    if isinstance(message, m.TaskPage):
+        ids = [info.task_id for info in message.tasks]
+        assert ids == sorted(set(ids)) and (not ids or not message.next_after or ids[-1] <= message.next_after)
     if isinstance(result, m.TaskResult) and result.output is not None:
         assert rig.rows[result.task_id].output.output == result.output
+
+
+def check_events(rig, events):
+    """What a watcher was told of a task is a life that may be: attempts do not go back, and nothing follows an end."""
+    ended = {}
+    for event in events:
+        assert event.task_id not in ended, "an event after the end"
+        if event.status >= 6:
+            ended[event.task_id] = event.status
+            state = rig.rows[event.task_id].state
+            assert (state.status, state.finished, state.message) == (event.status, event.at, event.message)
 
 
 @given(

@@ -143,17 +143,30 @@ class World:
 
     def submit(self, words: list[str], options: Options) -> list[Any]:
         """`submit CALL [wait] pool= key= kind= priority= payload= timeout= attempts= wait_timeout= deadline=`."""
-        request = spec(
-            options.get("pool", "default"),
-            options.get("key", ""),
-            kind=options.get("kind", ""),
-            priority=Priority[options.get("priority", "normal").upper()],
-            payload=options.get("payload", "").encode(),
-            timeout=_optional(options, "timeout"),
-            attempts=int(options["attempts"]) if "attempts" in options else None,
-        )
         wait = "wait" in words[1:]
-        return self.call(words[0], m.Submit(request, wait, _optional(options, "wait_timeout")), options)
+        return self.call(words[0], m.Submit(_spec(options), wait, _optional(options, "wait_timeout")), options)
+
+    def batch(self, words: list[str], _options: Options) -> list[Any]:
+        """`batch CALL MEMBER…`: each member `key,pool`, `-` for no key; the pool may be left out."""
+        specs = []
+        for word in words[1:]:
+            key, _, pool = word.partition(",")
+            specs.append(spec(pool or "default", "" if key == "-" else key))
+        return self.call(words[0], m.SubmitBatch(tuple(specs)), {})
+
+    def list_tasks(self, words: list[str], options: Options) -> list[Any]:
+        """`list CALL pools=A,B statuses=READY,FAILED after= limit=`."""
+        statuses = tuple(sorted(TaskStatus[name].value for name in _several(options, "statuses")))
+        request = m.ListTasks(
+            _several(options, "pools"), statuses, int(options.get("after", "0")), int(options.get("limit", "0"))
+        )
+        return self.call(words[0], request, options)
+
+    def watch(self, words: list[str], options: Options) -> list[Any]:
+        """`watch CALL [all] pools=A,B ids=1,2 keys=K,L deadline=`."""
+        ids = tuple(int(text) for text in _several(options, "ids"))
+        request = m.Watch(_several(options, "pools"), ids, _several(options, "keys"), "all" in words[1:])
+        return self.call(words[0], request, options)
 
     def wait(self, words: list[str], options: Options) -> list[Any]:
         """`wait CALL TASK timeout= deadline=`."""
@@ -221,6 +234,11 @@ class World:
             return f"{action.call.sink} <- {_show_message(action.message)}"
         if isinstance(action, m.Reject):
             return f"{action.call.sink} <- {show_rejection(action.rejection)}"
+        if isinstance(action, m.StartEvents):
+            return f"{action.call.sink} <- watching"
+        if isinstance(action, m.SendEvent):
+            calls = " ".join(str(call.sink) for call in action.calls if call not in self.rig.hung_up)
+            return f"{calls} <- {_show_event(action.event)}"
         if isinstance(action, m.SendLease):
             return f"{action.stream.sink} <- {_show_lease(action.lease)}"
         if isinstance(action, m.SendToWorker):
@@ -228,6 +246,8 @@ class World:
         if isinstance(action, m.CloseWorker):
             end = "OK" if action.rejection is None else show_rejection(action.rejection)
             return f"{action.stream.sink} closed: {end}"
+        if isinstance(action, m.ReadStore) and isinstance(action.query, m.ListFinished):
+            return _show_query(action.query)
         if isinstance(action, m.ReadStore):
             output = " with its output" if action.query.with_output else ""
             return f"store asked ({action.query.number}) for task {action.query.task}{output}"
@@ -242,6 +262,22 @@ def _split(words: list[str]) -> tuple[list[str], Options]:
 
 def _optional(options: Options, name: str) -> int | None:
     return duration(options[name]) if name in options else None
+
+
+def _spec(options: Options) -> Any:
+    return spec(
+        options.get("pool", "default"),
+        options.get("key", ""),
+        kind=options.get("kind", ""),
+        priority=Priority[options.get("priority", "normal").upper()],
+        payload=options.get("payload", "").encode(),
+        timeout=_optional(options, "timeout"),
+        attempts=int(options["attempts"]) if "attempts" in options else None,
+    )
+
+
+def _several(options: Options, name: str) -> tuple[str, ...]:
+    return tuple(options[name].split(",")) if options.get(name) else ()
 
 
 def _ref(word: str) -> int | str:
@@ -302,6 +338,28 @@ def _show_info(info: m.TaskInfo) -> str:
     return " ".join(words)
 
 
+def _show_query(query: m.ListFinished) -> str:
+    wanted = [f"of {' '.join(query.pools)}"] if query.pools else []
+    wanted += [TaskStatus(status).name for status in query.statuses]
+    words = "".join(f" {word}" for word in wanted)
+    return f"store asked ({query.number}) for {query.limit} finished tasks after {query.after}{words}"
+
+
+def _show_event(event: m.StatusEvent) -> str:
+    key = f" key={event.key}" if event.key else ""
+    message = f" message={quoted(event.message)}" if event.message else ""
+    at = show_duration(event.at - START)
+    status = TaskStatus(event.status).name
+    return f"event: {event.task_id} {status} pool={event.pool}{key} attempt={event.attempt} at=+{at}{message}"
+
+
+def _show_worker(worker: m.WorkerInfo) -> str:
+    labels = "".join(f" {name}={text}" for name, text in worker.labels)
+    name = f" {worker.name}" if worker.name else ""
+    connected = show_duration(worker.connected - START)
+    return f"{worker.worker_id}{name} pool={worker.pool}{labels} {worker.busy}/{worker.slots} busy since +{connected}"
+
+
 def _show_snapshot(reply: m.SnapshotReply) -> str:
     engine = reply.engine
     pools = "; ".join(
@@ -318,6 +376,14 @@ def _show_message(message: Any) -> str:
         duplicate = " duplicate" if message.duplicate else ""
         result = f" result: {_show_result(message.result)}" if message.result else ""
         return f"Submitted id={message.task_id}{duplicate}{result}"
+    if isinstance(message, m.BatchReply):
+        members = [f"{member.task_id}{' duplicate' if member.duplicate else ''}" for member in message.members]
+        return f"Submitted ids: {', '.join(members) or 'none'}"
+    if isinstance(message, m.TaskPage):
+        tasks = [f"{info.task_id} {TaskStatus(info.status).name}" for info in message.tasks]
+        return f"Page: {', '.join(tasks) or 'empty'}; next_after={message.next_after}"
+    if isinstance(message, m.WorkerList):
+        return f"Workers: {'; '.join(map(_show_worker, message.workers)) or 'none'}"
     if isinstance(message, m.CancelReply):
         return f"cancelled={message.cancelled}"
     if isinstance(message, m.TaskResult):
@@ -340,6 +406,10 @@ EVENTS: dict[str, Event] = {
     "wait": World.wait,
     "get": lambda world, words, options: world.call(words[0], m.Get(_ref(words[1])), options),
     "cancel": lambda world, words, options: world.call(words[0], m.Cancel(_ref(words[1])), options),
+    "batch": World.batch,
+    "list": World.list_tasks,
+    "watch": World.watch,
+    "workers": lambda world, words, options: world.call(words[0], m.ListWorkers(), options),
     "snapshot": lambda world, words, options: world.call(words[0], m.GetSnapshot(), options),
     "hangup": lambda world, words, _options: [m.CallEnded(world._calls[words[0]])],
     "connect": World.connect,

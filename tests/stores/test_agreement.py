@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from cronoq_sansio.engine.records import FinishedLoaded, OutputStored, TaskInserted
+from cronoq_sansio.service.messages import ListFinished, StoredPage
 from cronoq_sansio.spec import RetryOverride, TaskSpec, TaskStatus
 from tests.stores.support import (
     UNIX,
@@ -169,6 +170,19 @@ class Agreement(RuleBasedStateMachine):
             answer = self.call(find, sqlite, task_id)
             assert (answer.info.status, answer.info.finished) == (end.status, end.finished)
             assert answer.output == self.outputs.get(task_id)
+
+    @rule(data=st.data(), statuses=st.sets(st.sampled_from(ENDS), max_size=3), limit=st.integers(1, 5))
+    def list(self, data, statuses, limit):
+        self.commit_pending()
+        after = data.draw(st.sampled_from([0, *sorted(self.ends)]))
+        query = ListFinished(1, data.draw(st.sampled_from([(), ("p",)])), tuple(map(int, statuses)), after, limit)
+        memory, sqlite = self.stores
+        assert self.call(memory.list, query) == StoredPage((), 0)
+        page = self.call(sqlite.list, query)
+        wanted = [end for end in self.ends.values() if end.task_id > after and (not statuses or end.status in statuses)]
+        expected = sorted((end.task_id, end.status, end.finished) for end in wanted)[:limit]
+        assert [(info.task_id, info.status, info.finished) for info in page.tasks] == expected
+        assert page.looked == (expected[-1][0] if len(expected) == limit else 0)
 
     def teardown(self):
         try:

@@ -139,6 +139,10 @@ def test_a_copy_made_while_the_server_writes_is_a_store(sqlite, tmp_path, how):
     sqlite.with_store(later)
 
 
+HARMLESS = {"SCAN CONSTANT ROW", "SCAN json_each VIRTUAL TABLE INDEX 1:"}
+"""Neither is a table: one row, and the list of pools that the query itself brings."""
+
+
 def test_no_query_scans_a_table(sqlite):
     values = {
         "find_by_id": (1,),
@@ -150,13 +154,15 @@ def test_no_query_scans_a_table(sqlite):
         "nth_newest_finished": (1, 1),
         "select_prunable": (1, 1),
         "read_leader": (),
+        "list_bound": (1, 1),
+        "list_finished": (1, 9, 64, '["a"]', 1),
     }
 
     async def body(store, first):
         connection = sqlite3.connect(sqlite.path)
         for name, arguments in values.items():
             plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement(name)}", arguments)]
-            scans = [step for step in plan if step.startswith("SCAN") and step != "SCAN CONSTANT ROW"]
+            scans = [step for step in plan if step.startswith("SCAN") and step not in HARMLESS]
             assert not scans, (name, plan)
             assert not any("TEMP B-TREE" in step for step in plan), (name, plan)
         connection.close()

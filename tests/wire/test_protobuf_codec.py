@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.figures import PoolFigures
 from cronoq_sansio.engine.snapshot import EngineSnapshot, GroupSnapshot, PoolSnapshot, Totals
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import (
@@ -296,11 +297,16 @@ def test_snapshot_reply() -> None:
     groups = (GroupSnapshot((), 0, 0), GroupSnapshot((("gpu", "a"),), 4, 1))
     totals = Totals()
     counts = {name: index + 1 for index, name in enumerate(totals.__slots__)}
-    engine = EngineSnapshot((PoolSnapshot("p", 4, 1, (1, 2, 3, 4), groups),), 11, 1, 10, counts)
+    figures = PoolFigures(7, 5, 2, 0.75, 0.5, 0.25, 1.5, 4.0)
+    engine = EngineSnapshot((PoolSnapshot("p", 4, 1, (1, 2, 3, 4), groups, figures),), 11, 1, 10, counts)
     found = pb.SnapshotResponse.FromString(encoded("Admin.Snapshot", SnapshotReply(engine, 2, {"p": 2})))
     assert (found.live_tasks, found.running, found.pending, found.workers_connected) == (11, 1, 10, 2)
     (pool,) = found.pools
     assert (pool.name, pool.capacity, pool.busy, pool.workers_connected) == ("p", 4, 1, 2)
     assert list(pool.pending_by_class) == [1, 2, 3, 4]
+    assert (pool.dispatched, pool.succeeded, pool.failed) == (7, 5, 2)
+    assert (pool.priority_adherence, pool.utilization) == (0.75, 0.5)
+    assert (pool.wait_p50_s, pool.wait_p90_s, pool.wait_p99_s) == (0.25, 1.5, 4.0)
+    assert (pool.fixed_start_hit_rate, pool.schedule_efficiency) == (1.0, 0.0), "not measured: as in an empty window"
     assert [dict(group.labels) for group in pool.groups] == [{}, {"gpu": "a"}]
     assert {field.name: getattr(found.totals, field.name) for field in pb.Totals.DESCRIPTOR.fields} == counts

@@ -34,7 +34,7 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.outbox import Outbox
-from cronoq_sansio.service.messages import FindTask, StoreAnswered
+from cronoq_sansio.service.messages import FindTask, StoreAnswered, StoreQuery
 
 log = get_logger("term")
 
@@ -126,10 +126,10 @@ class Driver:
             self.committer.add(step.number, step.writes)
         self.committer.kick()
 
-    def find(self, query: FindTask) -> None:
+    def ask(self, query: StoreQuery) -> None:
         """Ask the store, in a task of the term; the answer comes as `StoreAnswered`."""
         if self._group is not None:
-            self._group.start_soon(self._find, query)
+            self._group.start_soon(self._ask, query)
 
     # --- the term
 
@@ -176,16 +176,16 @@ class Driver:
         except Exception as error:
             self.end(TermEnded(f"a fault of the server: {describe(error)}"))
 
-    async def _find(self, query: FindTask) -> None:
+    async def _ask(self, query: StoreQuery) -> None:
         answer: Any
         try:
-            answer = await self._store.find(query)
+            answer = await (self._store.find(query) if isinstance(query, FindTask) else self._store.list(query))
         except StoreError as error:
             log.warning("a query to the store failed", error=str(error))
             answer = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
         except Exception as error:
             log.error("a query to the store failed", fault=describe(error))
-            answer = Rejection(Code.INTERNAL, "the stored task cannot be read; the server's log has the details")
+            answer = Rejection(Code.INTERNAL, "what is stored cannot be read; the server's log has the details")
         self.deliver([StoreAnswered(query, answer)])
 
     # --- time

@@ -33,7 +33,7 @@ class Lobby:
         self.connections: dict[Connection, None] = {}
         """In the order in which they were accepted."""
         self.calls: Counter[tuple[str, str]] = Counter()
-        """Unary calls that reached a term or this place, by method and outcome: `ok` or the code of the rejection."""
+        """Calls that reached a term or this place, by method and outcome: `ok` or the code of the rejection."""
         self._clock = clock
         self._driver: Driver | None = None
         self._refusal = STARTING

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any
 
 from cronoq._observe.logs import get_logger
 from cronoq_sansio.service.messages import (
+    Call,
     CloseWorker,
-    FindTask,
     ReadStore,
     Registered,
     Reject,
     Reply,
+    SendEvent,
     SendLease,
     SendToWorker,
+    StartEvents,
+    StatusEvent,
     StopFinished,
+    StoreQuery,
     WorkerStream,
 )
 from cronoq_sansio.service.worker_session import Session
@@ -37,7 +41,7 @@ class Performer:
 
     def __init__(self, lobby: "Lobby", stopped: Callable[[], None]) -> None:
         """`stopped` hears that a graceful stop is complete."""
-        self.find: Callable[[FindTask], None] = _nobody_asks
+        self.ask: Callable[[StoreQuery], None] = _nobody_asks
         """Asks the store; set by whoever makes the driver, which needs the performer first."""
         self._lobby = lobby
         self._stopped = stopped
@@ -48,7 +52,7 @@ class Performer:
 
     def perform(self, actions: Sequence[Any]) -> None:
         """Perform in order. Never raises for what concerns one connection."""
-        touched, counts = self._touched, self._counts
+        counts = self._counts
         for action in actions:
             kind = type(action)
             if kind is Reply:
@@ -56,17 +60,20 @@ class Performer:
             elif kind is Reject:
                 sink = action.call.sink
             elif kind is ReadStore:
-                self.find(action.query)
+                self.ask(action.query)
                 continue
             elif kind is StopFinished:
                 self._stopped()
                 continue
+            elif kind is SendEvent:
+                for call in action.calls:
+                    self._send_event(call, action.event)
+                continue
+            elif kind is StartEvents:
+                sink = action.call.sink
             else:
                 sink = action.stream.sink
-            connection: Connection = sink.connection.owner
-            if not connection.touched:
-                connection.touched = True
-                touched.append(connection)
+            connection = self._touch(sink)
             try:
                 if kind is Reply:
                     sink.reply(action.message)
@@ -84,10 +91,29 @@ class Performer:
                     sink.close(action.rejection)
                     if action.stream in self._workers:
                         self._gone(action)
+                elif kind is StartEvents:
+                    sink.start()
                 else:
                     raise AssertionError(f"no such action: {kind.__name__}")
             except Exception as error:
                 connection.fail(error)
+
+    def _touch(self, sink: Any) -> "Connection":
+        """The connection that a sink belongs to: it is flushed next."""
+        connection: Connection = sink.connection.owner
+        if not connection.touched:
+            connection.touched = True
+            self._touched.append(connection)
+        return connection
+
+    def _send_event(self, call: Call, event: StatusEvent) -> None:
+        """Nothing happens to a call that has ended: its sink knows."""
+        sink: Any = call.sink
+        connection = self._touch(sink)
+        try:
+            sink.send_event(event)
+        except Exception as error:
+            connection.fail(error)
 
     def flush(self) -> list[Any]:
         """Write each touched connection once; returns the events that arose while sending."""
@@ -139,5 +165,5 @@ def worker_fields(stream: WorkerStream) -> dict[str, Any]:
     return fields
 
 
-def _nobody_asks(query: FindTask) -> None:
+def _nobody_asks(query: StoreQuery) -> None:
     raise AssertionError("the performer was not connected to a driver")

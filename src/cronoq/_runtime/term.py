@@ -108,11 +108,11 @@ class Terms:
         engine = await self._recover(claim, drift.told)
         now = clock.now()
         step = engine.begin(now)
-        self.service = service = Service(engine, settings, now)
+        self.service = service = Service(engine, settings, now, volatile=store.volatile)
         stopped = trio.Event()
         performer = Performer(self._lobby, stopped.set)
         self.driver = driver = Driver(Outbox(service, volatile=store.volatile), store, clock, drift, performer)
-        performer.find = driver.find
+        performer.ask = driver.ask
         driver.adopt(step)
         self._lobby.open(driver)
         self._serving(claim.epoch)

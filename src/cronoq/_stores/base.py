@@ -8,7 +8,7 @@ MUST rules:
    end).
 4. Every batch checks inside its transaction that this claim still holds; otherwise `Fenced` and nothing is written.
 5. At most one batch is in flight; batches are written in the order in which they were given.
-6. `find` and `load` see every batch whose `done(None)` was called.
+6. `find`, `list` and `load` see every batch whose `done(None)` was called.
 7. Rows of live tasks are never pruned.
 8. `close` returns only when no thread or connection of the store can write any more.
 """
@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Protocol
 
 from cronoq_sansio.engine.records import LoadedRecord, OutputStored, Record, TaskChanged, TaskFinished, TaskInserted
-from cronoq_sansio.service.messages import FindTask, StoredTask
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
 from cronoq_sansio.values import value
 
 
@@ -114,6 +114,12 @@ class Store(Protocol):
 
     async def find(self, query: FindTask) -> StoredTask | None:
         """A task by id, or the newest by key; never through the writer. Raises `StoreUnavailable`."""
+
+    async def list(self, query: ListFinished) -> StoredPage:
+        """Finished tasks by id, without outputs; never through the writer. Raises `StoreUnavailable`.
+
+        At most `query.limit` of them; it looks at `limits.MAX_LIST_SCAN` rows at most. A volatile store knows none.
+        """
 
     async def prune(self, before: int) -> int:
         """Delete ≤ `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many (0 = no more)."""

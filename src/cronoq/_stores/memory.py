@@ -4,7 +4,8 @@ It exists so that a fresh term in the same process recovers after a fault of the
 mutates, and a batch is given only after the engine's step returned whole, so a later term never sees half a change.
 
 Finished tasks are kept only as far as such a term needs them for key retention: id, pool, key, status and end, never
-an output. What callers may still read of finished tasks lies in the service's caches, so `find` does not know them.
+an output. What callers may still read of finished tasks lies in the service's caches, so `find` and `list` do not know
+them.
 """
 
 from collections import OrderedDict
@@ -21,7 +22,7 @@ from cronoq_sansio.engine.records import (
     TaskLoaded,
 )
 from cronoq_sansio.ids import first_memory_id
-from cronoq_sansio.service.messages import FindTask, StoredTask, TaskInfo
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask, TaskInfo
 from cronoq_sansio.spec import TaskStatus
 
 LEASES_PER_TERM = 1 << 40
@@ -111,6 +112,10 @@ class MemoryStore:
             priority=spec.priority,
         )
         return StoredTask(info, None, "")
+
+    async def list(self, query: ListFinished) -> StoredPage:
+        """Nothing, and that was everything."""
+        return StoredPage((), 0)
 
     async def prune(self, before: int) -> int:
         """Forget up to `limits.PRUNE_PORTION` finished tasks that ended before that wall time, oldest first."""

@@ -16,15 +16,15 @@ from typing import TypeVar
 import anyio
 from anyio import to_thread
 
-from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreUnavailable
+from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreUnavailable
 from cronoq._stores.sqlite_files import DatabaseFile, LeaderLock
-from cronoq._stores.sqlite_reader import Readers, find, finished_start, read_finished, read_live
+from cronoq._stores.sqlite_reader import Readers, find, finished_start, list_finished, read_finished, read_live
 from cronoq._stores.sqlite_schema import connect, inspect, migrate, migrations, open_error, open_writer, store_error
 from cronoq._stores.sqlite_writer import Writer
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.errors import LocalProtocolError
-from cronoq_sansio.service.messages import FindTask, StoredTask
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
 
 T = TypeVar("T")
 
@@ -93,15 +93,11 @@ class SqliteStore:
 
     async def find(self, query: FindTask) -> StoredTask | None:
         """A task by id, or the newest by key. Raises `StoreUnavailable`."""
-        _, readers = self._opened()
+        return await self._ask(partial(find, query=query))
 
-        def ask() -> StoredTask | None:
-            try:
-                return readers.run(partial(find, query=query))
-            except sqlite3.Error as error:
-                raise StoreUnavailable(str(store_error(error, self._file))) from error
-
-        return await to_thread.run_sync(ask, limiter=self._reading)
+    async def list(self, query: ListFinished) -> StoredPage:
+        """Finished tasks by id. Raises `StoreUnavailable`."""
+        return await self._ask(partial(list_finished, query=query))
 
     async def prune(self, before: int) -> int:
         """Delete a portion of the finished tasks that ended before that wall time; 0 = no more. Raises `StoreError`."""
@@ -122,6 +118,15 @@ class SqliteStore:
         if self._writer is None or self._readers is None:
             raise StoreUnavailable(f"{self._file.given} is not open")
         return self._writer, self._readers
+
+    async def _ask(self, query: Callable[[sqlite3.Connection], T]) -> T:
+        """What a caller wants to know: whatever goes wrong, it may ask again."""
+        try:
+            return await self._read(query)
+        except StoreUnavailable:
+            raise
+        except StoreError as error:
+            raise StoreUnavailable(str(error)) from error
 
     async def _read(self, query: Callable[[sqlite3.Connection], T]) -> T:
         _, readers = self._opened()

@@ -1,8 +1,9 @@
-"""Reading the SQLite file: recovery in portions, and single tasks for callers. Never through the writer.
+"""Reading the SQLite file: recovery in portions, single tasks and pages for callers. Never through the writer.
 
 Every call opens a read transaction of its own, so that no reader keeps the log from being reused.
 """
 
+import json
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from cronoq._stores.base import StoreUnavailable
 from cronoq._stores.sqlite_files import DatabaseFile
 from cronoq._stores.sqlite_schema import connect, statement
 from cronoq._stores.stored_spec import UndecodableSpec, decode_spec
+from cronoq_sansio import limits
 from cronoq_sansio.engine.records import (
     FinishedLoaded,
     LoadedRecord,
@@ -21,7 +23,7 @@ from cronoq_sansio.engine.records import (
     TaskInserted,
     TaskLoaded,
 )
-from cronoq_sansio.service.messages import FindTask, StoredTask, TaskInfo
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask, TaskInfo
 from cronoq_sansio.spec import Priority, TaskStatus
 
 T = TypeVar("T")
@@ -166,11 +168,44 @@ def find(connection: sqlite3.Connection, query: FindTask) -> StoredTask | None:
     rows = _rows(connection, _text, "find_by_id", (task,))
     if not rows:
         return None
-    task_id, pool, key, kind, priority, arrival, most, status, attempt, last, end, message, small, large = rows[0]
+    info = _info(rows[0])
+    if not (info.output_available and query.with_output):
+        return StoredTask(info, None, "")
+    outputs = _rows(connection, _text, "small_output" if rows[0][-2] else "large_output", (task,))
+    return StoredTask(info, *outputs[0]) if outputs else StoredTask(info, None, "")
+
+
+def list_finished(connection: sqlite3.Connection, query: ListFinished) -> StoredPage:
+    """A page of finished tasks by id.
+
+    Rows are looked at in portions, each four times the one before: filters that let most tasks pass cost no more than
+    the page, and those that let few pass stop at `limits.MAX_LIST_SCAN`.
+    """
+    ends = query.statuses or tuple(range(TaskStatus.SUCCEEDED, max(TaskStatus) + 1))
+    mask = sum(1 << status for status in set(ends))
+    pools = json.dumps(query.pools) if query.pools else None
+    after, left, portion = query.after, limits.MAX_LIST_SCAN, query.limit
+    found: list[TaskInfo] = []
+    while after < MAX_ID:
+        portion = min(4 * portion, left)
+        row = connection.execute(statement("list_bound"), (after, portion - 1)).fetchone()
+        bound: int = row[0] if row else MAX_ID
+        values = (after, bound, mask, pools, query.limit - len(found))
+        found += map(_info, _rows(connection, _text, "list_finished", values))
+        if len(found) == query.limit:
+            return StoredPage(tuple(found), found[-1].task_id)
+        after = bound
+        left -= portion
+        if not left:
+            return StoredPage(tuple(found), after if after < MAX_ID else 0)
+    return StoredPage(tuple(found), 0)
+
+
+def _info(row: tuple[Any, ...]) -> TaskInfo:
+    task_id, pool, key, kind, priority, arrival, most, status, attempt, last, end, message, small, large = row
     if status is None:
         status, attempt, last, end, message = TaskStatus.READY, 0, 0, 0, ""
-    available = status == TaskStatus.SUCCEEDED and bool(small or large)
-    info = TaskInfo(
+    return TaskInfo(
         task_id=task_id,
         status=status,
         pool=pool,
@@ -182,10 +217,6 @@ def find(connection: sqlite3.Connection, query: FindTask) -> StoredTask | None:
         started=last or None,
         finished=end or None,
         message=message,
-        output_available=available,
+        output_available=status == TaskStatus.SUCCEEDED and bool(small or large),
         priority=priority,
     )
-    if not (available and query.with_output):
-        return StoredTask(info, None, "")
-    outputs = _rows(connection, _text, "small_output" if small else "large_output", (task_id,))
-    return StoredTask(info, *outputs[0]) if outputs else StoredTask(info, None, "")

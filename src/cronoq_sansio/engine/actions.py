@@ -24,6 +24,13 @@ class Submitted:
 
 
 @value
+class BatchOutcome:
+    """Outcome of a batch: one entry per member, in the order of the request."""
+
+    members: tuple[Submitted, ...]
+
+
+@value
 class CancelOutcome:
     """Outcome of a cancel; False = it had already ended."""
 
@@ -35,7 +42,7 @@ class Answer:
     """The outcome of a `request` of an event."""
 
     request: object
-    outcome: Submitted | CancelOutcome | Rejection
+    outcome: Submitted | BatchOutcome | CancelOutcome | Rejection
     after: int
 
 
@@ -70,8 +77,24 @@ class TaskEnded:
     after: int
 
 
+@value
+class TaskMoved:
+    """A live task reached a status, told only while `TransitionsWatched`. An end is told by `TaskEnded`."""
+
+    task_id: int
+    pool: str
+    key: str
+    status: int
+    attempt: int
+    at: int
+    """Wall time."""
+    message: str
+    """Error of the last attempt when RETRYING, else empty."""
+    after: int
+
+
 AtOnce = Abort
-OnceDurable = Answer | Dispatch | TaskEnded
+OnceDurable = Answer | Dispatch | TaskMoved | TaskEnded
 Action = AtOnce | OnceDurable
 
 N = TypeVar("N")

@@ -14,8 +14,10 @@ Invariant: ``pending`` counts live tasks of the pool that are not running, in al
 from collections.abc import Mapping
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.figures import Figures
 from cronoq_sansio.engine.labels import Groups
 from cronoq_sansio.engine.lanes import Lane
+from cronoq_sansio.engine.listing import LiveIds
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.settings import PoolSettings
@@ -34,14 +36,26 @@ def score(task: Task, now: int) -> int:
 class Pool:
     """Tasks and slots of one pool."""
 
-    __slots__ = ("groups", "lanes", "name", "pending", "pending_by_class", "queued", "settings")
+    __slots__ = (
+        "figures",
+        "groups",
+        "ids",
+        "lanes",
+        "name",
+        "pending",
+        "pending_by_class",
+        "queued",
+        "settings",
+    )
 
-    def __init__(self, settings: PoolSettings, live: Mapping[int, Task]) -> None:
+    def __init__(self, settings: PoolSettings, live: Mapping[int, Task], now: int) -> None:
         """`live`: every live task of the engine by id."""
         self.settings = settings
         self.name = settings.name
         self.lanes = tuple(Lane(live) for _ in BASE)
         self.groups = Groups()
+        self.ids = LiveIds()
+        self.figures = Figures(now)
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
         self.queued = False
@@ -53,29 +67,31 @@ class Pool:
         self.pending_by_class[task.spec.priority] += difference
 
     def best(self, now: int) -> Lane | None:
-        """The lane whose head is next; None when nothing is ready."""
-        winner: Lane | None = None
+        """The lane whose head is started next; None when nothing is ready."""
+        first = winner = None
         highest = -1
         for lane in self.lanes:
             if not lane.ready:
                 continue
             if winner is None:
-                winner = lane
+                first = winner = lane
                 continue
             if highest < 0:  # the second lane with work: only now is there something to compare
                 highest = score(winner.head(), now)
             points = score(lane.head(), now)
             if points > highest:
                 winner, highest = lane, points
+        if winner is not first:
+            self.figures.overtakes += 1
         return winner
 
-    def snapshot(self) -> PoolSnapshot:
+    def snapshot(self, now: int) -> PoolSnapshot:
         """What the engine shows of the pool."""
         groups = [GroupSnapshot(group.labels, group.capacity, group.busy) for group in self.groups.by_labels.values()]
         if not any(group.labels == () for group in groups):
             groups.append(GroupSnapshot((), 0, 0))
         groups.sort(key=lambda group: (len(group.labels), group.labels))
         critical, high, normal, low = self.pending_by_class
-        return PoolSnapshot(
-            self.name, self.groups.capacity, self.groups.busy, (critical, high, normal, low), tuple(groups)
-        )
+        busy, capacity = self.groups.busy, self.groups.capacity
+        figures = self.figures.show(now, capacity)
+        return PoolSnapshot(self.name, capacity, busy, (critical, high, normal, low), tuple(groups), figures)

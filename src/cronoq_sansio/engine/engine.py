@@ -12,13 +12,14 @@ It has no clock, no I/O, no global randomness, and knows neither callers nor wor
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 
+from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine import invariants, lifecycle, overload, retry
-from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step, Submitted
+from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step
 from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
@@ -26,7 +27,6 @@ from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.engine.timers import TimerHeap
-from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import PoolSettings, Settings
 
@@ -42,7 +42,7 @@ class Engine:
         self.settings = settings
         self.limits = settings.limits
         self.tasks = TaskTable(settings.limits, first_task_id)
-        self.pools = {pool.name: Pool(pool, self.tasks.live) for pool in settings.pools}
+        self.pools = {pool.name: Pool(pool, self.tasks.live, now) for pool in settings.pools}
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
         self.totals = Totals()
@@ -54,9 +54,13 @@ class Engine:
         self.written = 0
         """Of the last step that wrote something."""
         self.step: EngineStep = Step(0)
+        self.watched = False
+        """Every move is told by `TaskMoved`."""
         self._awake: deque[Pool] = deque()
         self._held = False
         self._more = False
+        self._note_due = now + INTERVAL
+        """When the pools' figures are noted next."""
         self._recovery: Recovery | None = None
 
     @classmethod
@@ -130,6 +134,8 @@ class Engine:
         assert self._recovery is None, "recovery has not finished"
         if now > self.now:
             self.now = now
+        if now >= self._note_due:
+            self._note_figures(now)
         self.number += 1
         self.step = Step(self.number)
         self.tasks.expire(self.now, MAX_UNITS)
@@ -155,6 +161,12 @@ class Engine:
         """A task by id or key: live, or finished and still remembered."""
         return self.tasks.by_key(ref, self.now) if isinstance(ref, str) else self.tasks.by_id(ref)
 
+    def list_live(
+        self, pools: Sequence[str], statuses: Collection[int], after: int, limit: int
+    ) -> tuple[list[Task], int]:
+        """Live tasks of configured `pools` in id order, and how far was looked (`listing.py`). No statuses = any."""
+        return listing.page(self.tasks.live, [self.pools[name] for name in pools], statuses, after, limit)
+
     def has_pool(self, name: str) -> bool:
         """True when the pool is configured."""
         return name in self.pools
@@ -170,8 +182,11 @@ class Engine:
 
     def snapshot(self, now: int) -> EngineSnapshot:
         """Figures for people (engine.md section 14)."""
+        now = max(now, self.now)
+        if now >= self._note_due:
+            self._note_figures(now)
         return EngineSnapshot(
-            tuple(pool.snapshot() for pool in self.pools.values()),
+            tuple(pool.snapshot(now) for pool in self.pools.values()),
             len(self.tasks.live),
             self.running,
             self.tasks.pending,
@@ -220,43 +235,40 @@ class Engine:
         awake = self._awake
         self._more = False
         if self._held:
+            for pool in awake:
+                if pool.groups.busy != pool.figures.running:
+                    pool.figures.settle(self.now, pool.groups.busy)
             return
         while awake:
             pool = awake[0]
-            while (lane := pool.best(self.now)) is not None and (group := pool.groups.best()) is not None:
-                if not units:
-                    self._more = True
-                    return
+            while units and (group := pool.groups.best()) is not None and (lane := pool.best(self.now)) is not None:
                 units -= 1
                 lifecycle.start(self, lane.pop(), group)
+            if pool.groups.busy != pool.figures.running:
+                pool.figures.settle(self.now, pool.groups.busy)
+            if not units:
+                self._more = True
+                return
             awake.popleft()
             pool.queued = False
 
+    def _note_figures(self, now: int) -> None:
+        """Nothing has happened since this was due: it is noted as of then, and again when that is long ago."""
+        due = self._note_due
+        long_ago = now >= due + INTERVAL
+        for pool in self.pools.values():
+            pool.figures.note(due, pool.groups.capacity)
+            if long_ago:
+                pool.figures.note(now, pool.groups.capacity)
+        self._note_due = (now if long_ago else due) + INTERVAL
+
     def _submitted(self, event: ev.TaskSubmitted) -> None:
-        """Specification checks in the order of engine.md section 3: duplicate, pool, bounds."""
-        spec = event.spec
-        answers = self.step.once_durable
-        known = self.tasks.by_key(spec.key, self.now) if spec.key else None
-        if known is not None:
-            task_id = known.id if isinstance(known, Task) else known.task_id
-            answers.append(Answer(event.request, Submitted(task_id, True), known.stored))
-            return
-        pool = self.pools.get(spec.pool)
-        if pool is None:
-            answers.append(Answer(event.request, Rejection(Code.UNKNOWN_POOL, f"unknown pool {spec.pool!r}"), 0))
-            return
-        policy = retry.resolve(spec.retry, pool.settings.retry)
-        if policy.max_attempts < 1:
-            rejection = Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
-            answers.append(Answer(event.request, rejection, 0))
-            return
-        refusal = overload.refusal(spec, pool, self.tasks, self.limits)
-        if refusal is not None:
-            answers.append(Answer(event.request, refusal, 0))
-            return
-        task = Task(self.tasks.issue(), spec, pool, policy, self.now, self.wall())
-        lifecycle.admit(self, task)
-        answers.append(Answer(event.request, Submitted(task.id, False), self.number))
+        outcome, after = admission.submit(self, event.spec)
+        self.step.once_durable.append(Answer(event.request, outcome, after))
+
+    def _batch_submitted(self, event: ev.BatchSubmitted) -> None:
+        outcome, after = admission.submit_batch(self, event.specs)
+        self.step.once_durable.append(Answer(event.request, outcome, after))
 
     def _cancelled(self, event: ev.TaskCancelled) -> None:
         task = self.tasks.live.get(event.task_id)
@@ -273,7 +285,9 @@ class Engine:
 
     def _capacity_set(self, event: ev.GroupCapacitySet) -> None:
         pool = self.pools[event.pool]
+        before = pool.groups.capacity
         pool.groups.set_capacity(event.labels, event.capacity)
+        pool.figures.offered -= (pool.groups.capacity - before) * self.now
         self.wake(pool)
 
     def _returned(self, event: ev.DispatchReturned) -> None:
@@ -333,6 +347,9 @@ class Engine:
     def _dispatch_held(self, event: ev.DispatchHeld) -> None:
         self._held = event.held
 
+    def _transitions_watched(self, event: ev.TransitionsWatched) -> None:
+        self.watched = event.watched
+
     def _timer_fired(self, _event: ev.TimerFired) -> None:
         units = MAX_UNITS
         while units and (due := self.leases.pop_due(self.now)) is not None:
@@ -369,6 +386,7 @@ class Engine:
 
 HANDLERS: dict[type, Callable[..., None]] = {
     ev.TaskSubmitted: Engine._submitted,
+    ev.BatchSubmitted: Engine._batch_submitted,
     ev.TaskCancelled: Engine._cancelled,
     ev.GroupCapacitySet: Engine._capacity_set,
     ev.DispatchReturned: Engine._returned,
@@ -380,6 +398,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.AttemptNacked: Engine._nacked,
     ev.LeasesLost: Engine._lost,
     ev.DispatchHeld: Engine._dispatch_held,
+    ev.TransitionsWatched: Engine._transitions_watched,
     ev.TimerFired: Engine._timer_fired,
     ev.WallClockMoved: Engine._wall_clock_moved,
     ev.Stalled: Engine._stalled,

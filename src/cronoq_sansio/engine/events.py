@@ -20,6 +20,14 @@ class TaskSubmitted:
 
 
 @value
+class BatchSubmitted:
+    """A caller wants several tasks, all or none. Answered by `Answer(request, BatchOutcome | Rejection)`."""
+
+    request: object
+    specs: tuple[TaskSpec, ...]
+
+
+@value
 class TaskCancelled:
     """A caller wants a task to end. Answered by `Answer(request, CancelOutcome)`."""
 
@@ -112,6 +120,13 @@ class DispatchHeld:
 
 
 @value
+class TransitionsWatched:
+    """Start (True) or stop telling every move of every task by `TaskMoved`; nothing is built for nobody."""
+
+    watched: bool
+
+
+@value
 class TimerFired:
     """`next_timeout()` has passed. The only event that lets timers act."""
 
@@ -144,6 +159,7 @@ class CommitsResumed:
 
 Event = (
     TaskSubmitted
+    | BatchSubmitted
     | TaskCancelled
     | GroupCapacitySet
     | DispatchReturned
@@ -155,6 +171,7 @@ Event = (
     | AttemptNacked
     | LeasesLost
     | DispatchHeld
+    | TransitionsWatched
     | TimerFired
     | WallClockMoved
     | Stalled

@@ -70,6 +70,9 @@ def _check_everything(engine: "Engine") -> None:
     assert len(engine.retries) == backing_off, "there is not one backoff timer per RETRYING task"
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])
+    listed = {task_id for pool in engine.pools.values() for task_id in pool.ids.after(0)}
+    missing = [task_id for task_id, task in tasks.live.items() if task_id not in listed]
+    assert not missing, f"live tasks {missing} are in no pool's list"
     for task_id, known in tasks._retained.items():
         assert known.task_id == task_id and task_id not in tasks.live, f"task {task_id} is both live and finished"
 
@@ -79,6 +82,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert pool.pending == len(pending), f"pool {name}: pending tasks are miscounted"
     by_class = Counter(task.spec.priority for task in pending)
     assert pool.pending_by_class == [by_class[index] for index in range(len(pool.lanes))], f"pool {name}: by class"
+    ids = list(pool.ids.after(0))
+    assert ids == sorted(set(ids)), f"pool {name}: the ids of its tasks are not ascending"
     for index, lane in enumerate(pool.lanes):
         queued = sorted(task.id for task in lane.tasks())
         ready = sorted(task.id for task in pending if task.status == TaskStatus.READY and task.spec.priority == index)
@@ -91,6 +96,7 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert not busy, f"pool {name}: leases in groups that do not exist: {busy}"
     assert groups.capacity == sum(group.capacity for group in groups.by_labels.values()), f"pool {name}: capacity"
     assert groups.busy == sum(group.busy for group in groups.by_labels.values()), f"pool {name}: busy"
+    assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"
     if not engine._held and not engine._more:
         idle = groups.best() is not None and any(lane.ready for lane in pool.lanes)
         assert not idle, f"pool {name}: a slot is free while a task is ready"

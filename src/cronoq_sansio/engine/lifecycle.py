@@ -11,7 +11,8 @@ invariants hold whenever one returns.
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import retry
-from cronoq_sansio.engine.actions import Dispatch, TaskEnded
+from cronoq_sansio.engine.actions import Dispatch, TaskEnded, TaskMoved
+from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.labels import Group
 from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
@@ -20,6 +21,7 @@ from cronoq_sansio.spec import TaskStatus
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
+BLOCKED = int(TaskStatus.BLOCKED)
 READY = int(TaskStatus.READY)
 RUNNING = int(TaskStatus.RUNNING)
 RETRYING = int(TaskStatus.RETRYING)
@@ -53,6 +55,8 @@ def admit(engine: "Engine", task: Task) -> None:
     task.stored = engine.number
     engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created))
     engine.totals.submitted += 1
+    if engine.watched:
+        _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
     make_ready(engine, task)
     _count_pending(engine, task, +1)
 
@@ -62,6 +66,8 @@ def make_ready(engine: "Engine", task: Task) -> None:
     _move(task, READY)
     task.pool.lanes[task.spec.priority].push(task)
     engine.wake(task.pool)
+    if engine.watched:
+        _tell(engine, task, READY)
 
 
 def start(engine: "Engine", task: Task, group: Group) -> None:
@@ -69,15 +75,19 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     _move(task, RUNNING)
     _count_pending(engine, task, -1)
     task.attempt += 1
+    pool = task.pool
     lease = Lease(engine.leases.issue(), task, group.labels, task.last_started)
     task.last_started = engine.wall()
     if not task.first_started:
         task.first_started = task.last_started
+        pool.figures.waits.append(engine.now - task.arrival)
     task.lease = lease
     engine.leases.live[lease.id] = lease
-    task.pool.groups.take(group)
+    pool.groups.take(group)
     engine.totals.dispatched += 1
     _store(engine, task)
+    if engine.watched:
+        _tell(engine, task, RUNNING)
     engine.step.once_durable.append(Dispatch(lease, engine.number))
 
 
@@ -90,6 +100,7 @@ def take_back(engine: "Engine", lease: Lease) -> None:
     if not task.attempt:
         task.first_started = 0
     engine.totals.dispatched -= 1
+    task.stored = engine.number  # this READY is a change of the row, and whoever is told of it waits for that
     make_ready(engine, task)
     _count_pending(engine, task, +1)
     _store(engine, task)
@@ -108,7 +119,7 @@ def pass_on(engine: "Engine", lease: Lease, group: Group) -> None:
 
 def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) -> None:
     """The attempt returned an output."""
-    _end_lease(engine, lease)
+    _end_lease(engine, lease).figures.succeeded += 1
     engine.step.writes.append(OutputStored(lease.task.id, output, content_type))
     _end(engine, lease.task, SUCCEEDED, "", output, content_type)
 
@@ -116,7 +127,7 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
 def fail(engine: "Engine", lease: Lease, message: str, *, permanent: bool = False, retry_after: int = 0) -> None:
     """The attempt failed: retried while attempts are left, unless the failure is permanent."""
     task = lease.task
-    _end_lease(engine, lease)
+    _end_lease(engine, lease).figures.failed += 1
     if permanent:
         _end(engine, task, FAILED, message)
     else:
@@ -134,6 +145,8 @@ def retry_or_bury(engine: "Engine", task: Task, message: str, retry_after: int =
     back_off(engine, task, engine.now + delay)
     _count_pending(engine, task, +1)
     _store(engine, task, engine.wall(delay))
+    if engine.watched:
+        _tell(engine, task, RETRYING, message)
 
 
 def back_off(engine: "Engine", task: Task, due: int) -> None:
@@ -146,7 +159,7 @@ def cancel(engine: "Engine", task: Task, message: str) -> Lease | None:
     """End a live task as cancelled; returns the lease that this ended."""
     lease = task.lease
     if lease is not None:
-        _end_lease(engine, lease)
+        _end_lease(engine, lease).figures.cancelled += 1
     _end(engine, task, CANCELLED, message)
     return lease
 
@@ -156,12 +169,13 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
     _end(engine, task, FAILED, message)
 
 
-def _end_lease(engine: "Engine", lease: Lease) -> None:
+def _end_lease(engine: "Engine", lease: Lease) -> Pool:
     pool = lease.task.pool
     engine.leases.end(lease)
     lease.task.lease = None
     pool.groups.free(lease.group)
     engine.wake(pool)
+    return pool
 
 
 def _end(
@@ -192,6 +206,13 @@ def _end(
 def _count_pending(engine: "Engine", task: Task, difference: int) -> None:
     task.pool.count_pending(task, difference)
     engine.tasks.pending += difference
+
+
+def _tell(engine: "Engine", task: Task, status: int, message: str = "") -> None:
+    spec = task.spec
+    engine.step.once_durable.append(
+        TaskMoved(task.id, spec.pool, spec.key, status, task.attempt, engine.wall(), message, task.stored)
+    )
 
 
 def _store(engine: "Engine", task: Task, due: int = 0) -> None:

@@ -127,7 +127,8 @@ class Recovery:
         """A pool that is not configured any more, as long as its tasks are being ended."""
         pool = self._lost_pools.get(name)
         if pool is None:
-            pool = self._lost_pools[name] = Pool(PoolSettings(name), self._engine.tasks.live)
+            engine = self._engine
+            pool = self._lost_pools[name] = Pool(PoolSettings(name), engine.tasks.live, engine.now)
         return pool
 
     def _end_damaged(self, record: TaskDamaged) -> None:

@@ -1,6 +1,7 @@
 """What the engine shows of itself: totals since start, and figures per pool (engine.md section 14)."""
 
 from cronoq_sansio.engine.events import Labels
+from cronoq_sansio.engine.figures import PoolFigures
 from cronoq_sansio.values import value
 
 
@@ -57,6 +58,8 @@ class PoolSnapshot:
     busy: int
     pending_by_class: tuple[int, int, int, int]
     groups: tuple[GroupSnapshot, ...]
+    figures: PoolFigures = PoolFigures()
+    """Over the last minute."""
 
 
 @value

@@ -59,6 +59,7 @@ class TaskTable:
         """A new live task."""
         self.live[task.id] = task
         self.payload_bytes += task.spec.size
+        task.pool.ids.add(task.id)
         if task.spec.key:
             self._keys[task.spec.key] = task
 
@@ -66,6 +67,7 @@ class TaskTable:
         """A live task has ended; remember it for a while."""
         del self.live[task.id]
         self.payload_bytes -= task.spec.size
+        task.pool.ids.discard(self.live)
         if task.spec.key:
             del self._keys[task.spec.key]
         self.retain(Retained(task.id, task.pool.name, task.spec.key, task.status, now + self._retention, task.stored))

@@ -1,4 +1,4 @@
-"""Unary calls, from the request to the reply: budgets, and what each request asks of engine, caches and store.
+"""Calls, from the request to the reply: budgets, and what each request asks of engine, caches and store.
 
 Life of a call. It is let in (gate, deadline, budget) or refused at once. Then its request is looked at, and it is
 
@@ -7,6 +7,8 @@ Life of a call. It is let in (gate, deadline, budget) or refused at once. Then i
 - put aside until the store has answered (`Waiting.query`), and then looked at again from the start: the task may have
   come to life, or ended, meanwhile.
 
+Listings and watches are calls like others and share all this; what they answer is in `listing.py` and `watches.py`.
+
 It is over when its reply is released, when it runs out of time, or when its caller goes away, whichever is first;
 budget, timer, wait and query are given back in that instant, and whatever the outbox still holds for it is dropped.
 
@@ -14,35 +16,43 @@ Where a task is looked for: live in the engine; finished in the caches; else in 
 written so far is durable; else what key retention remembers; else NOT_FOUND. `Wait` answers wherever `Get` does.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.actions import Answer, CancelOutcome, Submitted, TaskEnded
-from cronoq_sansio.engine.events import TaskCancelled, TaskSubmitted
+from cronoq_sansio.engine.actions import Answer, BatchOutcome, CancelOutcome, Submitted, TaskEnded
+from cronoq_sansio.engine.events import BatchSubmitted, TaskCancelled, TaskSubmitted
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_WAITS
+from cronoq_sansio.limits import MAX_WAITS, MAX_WATCHES
 from cronoq_sansio.service.deadlines import CallDue, Cause, Deadlines
 from cronoq_sansio.service.gate import STOPPED, Gate
+from cronoq_sansio.service.listing import Listing, Listings
 from cronoq_sansio.service.lookups import NOT_ASKED, Lookups, StoreWord, live_info, unknown
 from cronoq_sansio.service.messages import (
+    BatchReply,
     Call,
     CallEnded,
     CallReceived,
     Cancel,
     CancelReply,
+    FindTask,
     Get,
-    GetSnapshot,
+    ListTasks,
+    ReadStore,
     Request,
     StoreAnswered,
+    StoredPage,
     Submit,
+    SubmitBatch,
     SubmitReply,
     TaskResult,
     Wait,
+    Watch,
 )
 from cronoq_sansio.service.results import Finished, Results
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.waits import SubmitStored, Waiting, Waits
+from cronoq_sansio.service.watches import Watcher, Watches
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.spec import TaskStatus
 
@@ -54,7 +64,7 @@ NOT_CURRENT = Rejection(Code.UNAVAILABLE, "the store showed an older state of th
 
 
 class Calls:
-    """Every open unary call."""
+    """Every open call."""
 
     def __init__(
         self,
@@ -65,8 +75,12 @@ class Calls:
         deadlines: Deadlines,
         results: Results,
         drive: Callable[[], None],
-        snapshot: Callable[[Call], None],
+        watches: Watches,
+        figures: Mapping[type, Callable[[Call, Request], None]],
+        *,
+        volatile: bool,
     ) -> None:
+        """`figures`: requests that show the server and no task, and who answers them."""
         self._engine = engine
         self._limits = settings.limits
         self._turn = turn
@@ -76,22 +90,28 @@ class Calls:
         self._drive = drive
         self._waits = Waits()
         self._lookups = Lookups()
+        self._watches = watches
+        self._listings = Listings(engine, settings, turn, results, self._lookups, drive, volatile=volatile)
         self._submitted: list[tuple[Call, Answer]] = []
-        self._open = {"request": 0, "wait": 0}
+        self._open = {"request": 0, "wait": 0, "watch": 0}
         self._full = {
             "request": Rejection(
                 Code.UNAVAILABLE,
                 f"{self._limits.max_concurrent_requests} calls are open (limits.max_concurrent_requests); try again",
             ),
             "wait": Rejection(Code.UNAVAILABLE, f"{MAX_WAITS} calls are waiting; try again"),
+            "watch": Rejection(Code.UNAVAILABLE, f"{MAX_WATCHES} watches are open; try again"),
         }
-        self._budgets = {"request": self._limits.max_concurrent_requests, "wait": MAX_WAITS}
+        self._budgets = {"request": self._limits.max_concurrent_requests, "wait": MAX_WAITS, "watch": MAX_WATCHES}
         self._methods: dict[type, Callable[[Call, Request], None]] = {
             Submit: self._submit,
+            SubmitBatch: self._submit_batch,
             Cancel: self._look,
             Get: self._look,
             Wait: self._look,
-            GetSnapshot: lambda call, _request: snapshot(call),
+            ListTasks: self._listings.received,
+            Watch: watches.received,
+            **figures,
         }
 
     # --- events
@@ -103,8 +123,7 @@ class Calls:
         deadline = event.deadline
         if refusal is None and deadline is not None and deadline <= turn.now:
             refusal = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline had passed when it arrived")
-        waits = type(request) is Wait or (type(request) is Submit and request.wait)
-        budget = "wait" if waits else "request"
+        budget = _budget(request)
         if refusal is None and self._open[budget] >= self._budgets[budget]:
             refusal = self._full[budget]
         if refusal is not None:
@@ -112,7 +131,7 @@ class Calls:
             return
         call.budget = budget
         self._open[budget] += 1
-        self._deadlines.add(call, turn.now, deadline, self._wait_limit(request))
+        self._deadlines.add(call, turn.now, deadline, self._wait_limit(request), capped=budget != "watch")
         self._methods[type(request)](call, request)
 
     def ended(self, event: CallEnded) -> None:
@@ -127,7 +146,7 @@ class Calls:
             return
         waiting = call.wait
         task_id = waiting.stored if type(waiting) is Waiting else 0
-        submits = type(waiting) is not Waiting or type(waiting.request) is Submit
+        submits = waiting is None or (type(waiting) is Waiting and type(waiting.request) is Submit)
         self._turn.reject(call, self._deadlines.rejection(due.cause, task_id, unstored=submits and not task_id))
 
     def store_answered(self, event: StoreAnswered) -> None:
@@ -135,24 +154,26 @@ class Calls:
         call = self._lookups.take(event.query)
         if call is None:
             return
-        waiting = call.wait
-        assert type(waiting) is Waiting
-        waiting.query = 0
-        if isinstance(event.answer, Rejection):
-            self._turn.reject(call, event.answer)
-            return
-        self._find(call, waiting, event.answer)
+        waiting, answer = call.wait, event.answer
+        if isinstance(answer, Rejection):
+            self._turn.reject(call, answer)
+        elif type(waiting) is Listing:
+            assert type(answer) is StoredPage
+            self._listings.answered(call, waiting, answer)
+        else:
+            assert type(waiting) is Waiting and not isinstance(answer, StoredPage)
+            self._find(call, waiting, answer)
 
     def stop(self) -> None:
-        """The term is over: whoever still waits, for a task or for the store, is told so."""
+        """The term is over: whoever still waits, for a task, the store or events, is told so."""
         after = self._engine.written
-        for call in self._waits.take_all() + self._lookups.take_all():
+        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all():
             self._turn.reject(call, STOPPED, after)
 
     # --- actions of the engine
 
     def answered(self, answer: Answer) -> None:
-        """The engine answered a Submit or a Cancel."""
+        """The engine answered a Submit, a batch or a Cancel."""
         call = answer.request
         assert type(call) is Call
         if not call.open:
@@ -164,6 +185,8 @@ class Calls:
             else:
                 reply = SubmitReply(outcome.task_id, outcome.duplicate, None)
                 self._turn.reply(call, reply, answer.after)
+        elif type(outcome) is BatchOutcome:
+            self._turn.reply(call, BatchReply(outcome.members), answer.after)
         elif type(outcome) is CancelOutcome:
             self._turn.reply(call, CancelReply(outcome.cancelled), answer.after)
         else:
@@ -215,6 +238,10 @@ class Calls:
         if request.wait:
             call.wait = Waiting(request, 0, self._limit(request.wait_timeout))
         self._turn.events.append(TaskSubmitted(call, request.spec))
+
+    def _submit_batch(self, call: Call, request: Request) -> None:
+        assert type(request) is SubmitBatch
+        self._turn.events.append(BatchSubmitted(call, request.specs))
 
     def _look(self, call: Call, request: Request) -> None:
         assert isinstance(request, Cancel | Get | Wait)
@@ -327,13 +354,18 @@ class Calls:
 
     def _ask(self, call: Call, waiting: Waiting) -> None:
         with_output = type(waiting.request) in (Wait, Submit)
-        self._turn.once_durable.append(self._lookups.ask(call, waiting, with_output, self._engine.written))
+        query = FindTask(self._lookups.issue(call, waiting), waiting.ref, with_output)
+        self._turn.once_durable.append(ReadStore(query, self._engine.written))
 
     def _detach(self, call: Call) -> None:
         waiting = call.wait
         if type(waiting) is Waiting:
             self._waits.withdraw(call, waiting)
             self._lookups.drop(waiting)
+        elif type(waiting) is Listing:
+            self._listings.closed(waiting)
+        elif type(waiting) is Watcher:
+            self._watches.closed(call, waiting)
 
     # --- looking
 
@@ -342,15 +374,27 @@ class Calls:
         return {
             "open_requests": self._open["request"],
             "open_waits": self._open["wait"],
+            "open_watches": self._open["watch"],
             "waiting_for_tasks": len(self._waits),
             "waiting_for_store": len(self._lookups),
+            "listed_tasks": self._listings.held,
         }
 
     def check_invariants(self) -> None:
         """Waits and queries belong to open calls that name them."""
         self._waits.check_invariants()
         self._lookups.check_invariants()
+        self._watches.check_invariants()
+        assert len(self._watches) == self._open["watch"]
         assert not self._submitted
         for budget, count in self._open.items():
             assert 0 <= count <= self._budgets[budget]
         assert len(self._waits) <= self._open["wait"]
+
+
+def _budget(request: Request) -> str:
+    """Which budget a call counts against: waits cost next to nothing, so they have one of their own."""
+    kind = type(request)
+    if kind is Wait or (type(request) is Submit and request.wait):
+        return "wait"
+    return "watch" if kind is Watch else "request"

@@ -2,7 +2,7 @@
 
 - its own deadline (`grpc-timeout`): DEADLINE_EXCEEDED;
 - the time it wanted to wait for the end of a task: DEADLINE_EXCEEDED, the task goes on, if it is stored;
-- the server's own bound for every unary call, `max_wait + request_timeout`: CANCELLED.
+- the server's own bound for every unary call (a `Watch` has none), `max_wait + request_timeout`: CANCELLED.
 
 A call has one timer, for whichever comes first. It stays set while the reply is held for the store: the caller gets
 its answer in time, and the held reply is dropped. Most calls are answered in the very step that brings them, so a
@@ -57,8 +57,16 @@ class Deadlines:
             ),
         }
 
-    def add(self, call: Call, now: int, deadline: int | None, limit: int | None) -> None:
-        """A call that has just been let in. `limit`: how long it wants to wait for a task, None = it does not."""
+    def add(self, call: Call, now: int, deadline: int | None, limit: int | None, *, capped: bool = True) -> None:
+        """A call that has just been let in.
+
+        `limit`: how long it wants to wait for a task, None = it does not. `capped`: the server's own bound counts too;
+        not so for streams.
+        """
+        if not capped:
+            if deadline is not None:
+                self._fresh.append((call, deadline, Cause.DEADLINE))
+            return
         when, cause = now + self._cap, Cause.CAP
         if deadline is not None and deadline <= when:
             when, cause = deadline, Cause.DEADLINE

@@ -2,21 +2,21 @@
 
 Theory. The gate stands in one of three phases and only moves forward; store pressure comes and goes beside it:
 
-    phase      Submit   Cancel   Get, Wait, Snapshot   new workers   dispatch
-    SERVING    yes      yes      yes                   yes           yes
-    STOPPING   no       yes      yes                   yes           no
-    STOPPED    no       no       no                    no            no
+    phase      Submit, SubmitBatch   Cancel   the rest   new workers   dispatch
+    SERVING    yes                   yes      yes        yes           yes
+    STOPPING   no                    yes      yes        yes           no
+    STOPPED    no                    no       no         no            no
 
-Under store pressure Submit and Cancel are refused and nothing new is dispatched, whatever the phase (design.md
-section 3); reports of workers always pass, they are bounded by one outcome per lease. A stopping server refuses only
-what adds work (server.md, "Decided where the sources disagree").
+Under store pressure Submit, SubmitBatch and Cancel are refused and nothing new is dispatched, whatever the phase
+(design.md section 3); reports of workers always pass, they are bounded by one outcome per lease. A stopping server
+refuses only what adds work (server.md, "Decided where the sources disagree").
 """
 
 from enum import Enum
 
 from cronoq_sansio.engine.events import DispatchHeld
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.messages import Cancel, Request, Submit
+from cronoq_sansio.service.messages import Cancel, Request, Submit, SubmitBatch
 from cronoq_sansio.service.turn import Turn
 
 STOPPING = Rejection(Code.UNAVAILABLE, "the server is stopping and takes no new tasks; try again on the next one")
@@ -59,9 +59,10 @@ class Gate:
         if self.phase is Phase.STOPPED:
             return STOPPED
         kind = type(request)
-        if kind is Submit and self.phase is Phase.STOPPING:
+        adds_work = kind is Submit or kind is SubmitBatch
+        if adds_work and self.phase is Phase.STOPPING:
             return STOPPING
-        return self._pressure if kind is Submit or kind is Cancel else None
+        return self._pressure if adds_work or kind is Cancel else None
 
     def worker_refusal(self) -> Rejection | None:
         """Why no worker may connect or register; None when it may."""

@@ -9,8 +9,8 @@ from typing import Final
 
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.messages import Call, FindTask, ReadStore, StoredTask, TaskInfo, TaskRef
-from cronoq_sansio.service.waits import Waiting
+from cronoq_sansio.service.messages import Call, StoredTask, StoreQuery, TaskInfo, TaskRef
+from cronoq_sansio.service.waits import Asking
 
 
 class NotAsked(Enum):
@@ -39,36 +39,39 @@ class Lookups:
     def __contains__(self, number: int) -> bool:
         return number in self._calls
 
-    def ask(self, call: Call, waiting: Waiting, with_output: bool, after: int) -> ReadStore:
-        """Ask the store for what the call wants to know."""
+    def issue(self, call: Call, asking: Asking) -> int:
+        """The number of a query that the call asks."""
         self._number += 1
-        waiting.query = self._number
+        asking.query = self._number
         self._calls[self._number] = call
-        return ReadStore(FindTask(self._number, waiting.ref, with_output), after)
+        return self._number
 
-    def take(self, query: FindTask) -> Call | None:
+    def take(self, query: StoreQuery) -> Call | None:
         """The store answered: the call that asked, or None when nobody wants to know any more."""
-        return self._calls.pop(query.number, None)
+        call = self._calls.pop(query.number, None)
+        if call is not None and isinstance(call.wait, Asking):
+            call.wait.query = 0
+        return call
 
-    def drop(self, waiting: Waiting) -> None:
+    def drop(self, asking: Asking) -> None:
         """Nobody wants the answer any more. Does nothing without a query."""
-        if waiting.query:
-            self._calls.pop(waiting.query, None)
-            waiting.query = 0
+        if asking.query:
+            self._calls.pop(asking.query, None)
+            asking.query = 0
 
     def take_all(self) -> list[Call]:
         """The term ends: everybody who waits for the store."""
         calls = list(self._calls.values())
         self._calls.clear()
         for call in calls:
-            if type(call.wait) is Waiting:
+            if isinstance(call.wait, Asking):
                 call.wait.query = 0
         return calls
 
     def check_invariants(self) -> None:
         """Each query belongs to an open call that names it."""
         for number, call in self._calls.items():
-            assert call.open and type(call.wait) is Waiting and call.wait.query == number
+            assert call.open and isinstance(call.wait, Asking) and call.wait.query == number
 
 
 def unknown(ref: TaskRef) -> Rejection:

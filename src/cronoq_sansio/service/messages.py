@@ -6,7 +6,7 @@ Unix nanoseconds.
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.engine.actions import Step, Submitted
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Labels, Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.engine.snapshot import EngineSnapshot
 from cronoq_sansio.errors import Rejection
@@ -22,10 +22,11 @@ TaskRef = int | str
 
 
 class Call:
-    """One unary call, from its request to its reply. It dies with the call: actions for a closed call are dropped.
+    """One call with one request, from that to its reply, or to the end of its stream of events (`Watch`).
 
-    `sink` belongs to whoever owns the bytes; the service never looks at it. `open` becomes False when the reply was
-    released or when the call ended; everything else is the service's.
+    It dies with the call: actions for a closed call are dropped. `sink` belongs to whoever owns the bytes; the service
+    never looks at it. `open` becomes False when the end was released or when the caller went away; everything else is
+    the service's.
     """
 
     __slots__ = ("budget", "open", "sink", "timer", "wait")
@@ -63,6 +64,13 @@ class Submit:
 
 
 @value
+class SubmitBatch:
+    """`Tasks.SubmitBatch`."""
+
+    specs: tuple[TaskSpec, ...]
+
+
+@value
 class Cancel:
     """`Tasks.Cancel`."""
 
@@ -85,11 +93,41 @@ class Wait:
 
 
 @value
+class ListTasks:
+    """`Tasks.ListTasks`."""
+
+    pools: tuple[str, ...]
+    """Empty: all."""
+    statuses: tuple[int, ...]
+    """Empty: any."""
+    after: int
+    """Only larger ids."""
+    limit: int
+    """0: `limits.DEFAULT_PAGE`."""
+
+
+@value
+class Watch:
+    """`Tasks.Watch`: its answer is a stream of events. Filters that are empty let everything pass."""
+
+    pools: tuple[str, ...]
+    ids: tuple[int, ...]
+    keys: tuple[str, ...]
+    all_transitions: bool
+    """False: ends only."""
+
+
+@value
+class ListWorkers:
+    """`Admin.ListWorkers`."""
+
+
+@value
 class GetSnapshot:
     """`Admin.Snapshot`."""
 
 
-Request = Submit | Cancel | Get | Wait | GetSnapshot
+Request = Submit | SubmitBatch | Cancel | Get | ListTasks | Wait | Watch | ListWorkers | GetSnapshot
 
 # --- replies
 
@@ -113,6 +151,13 @@ class SubmitReply:
     task_id: int
     duplicate: bool
     result: TaskResult | None
+
+
+@value
+class BatchReply:
+    """Answer to `SubmitBatch`: one entry per member, in the order of the request."""
+
+    members: tuple[Submitted, ...]
 
 
 @value
@@ -145,6 +190,35 @@ class TaskInfo:
 
 
 @value
+class TaskPage:
+    """Answer to `ListTasks`: tasks by id, and the `after` of the next page; 0 = this was the last one."""
+
+    tasks: tuple[TaskInfo, ...]
+    next_after: int
+
+
+@value
+class WorkerInfo:
+    """A registered worker."""
+
+    worker_id: int
+    name: str
+    pool: str
+    labels: Labels
+    slots: int
+    busy: int
+    connected: int
+    """When it registered."""
+
+
+@value
+class WorkerList:
+    """Answer to `ListWorkers`, in the order of registration."""
+
+    workers: tuple[WorkerInfo, ...]
+
+
+@value
 class SnapshotReply:
     """Answer to `GetSnapshot`."""
 
@@ -153,7 +227,22 @@ class SnapshotReply:
     workers_by_pool: dict[str, int]
 
 
-Message = SubmitReply | CancelReply | TaskInfo | TaskResult | SnapshotReply
+Message = SubmitReply | BatchReply | CancelReply | TaskInfo | TaskPage | TaskResult | WorkerList | SnapshotReply
+
+
+@value
+class StatusEvent:
+    """One event of a `Watch`: a task reached a status."""
+
+    task_id: int
+    pool: str
+    key: str
+    status: int
+    attempt: int
+    at: int
+    message: str
+    """Error of the last attempt when RETRYING, reason of an end; else empty."""
+
 
 # --- worker to server
 
@@ -260,7 +349,7 @@ ToWorker = Registered | AbortLease | Shutdown
 
 @value
 class CallReceived:
-    """A unary call with its whole, decoded request."""
+    """A call with its whole, decoded request."""
 
     call: Call
     principal: "Principal"
@@ -271,7 +360,7 @@ class CallReceived:
 
 @value
 class CallEnded:
-    """The caller went away before the reply: reset, connection lost."""
+    """The caller went away before the end: reset, connection lost, a stream of events that it does not read."""
 
     call: Call
 
@@ -304,8 +393,8 @@ class WorkerGone:
 class StoreAnswered:
     """The answer to a `ReadStore`: None when the store has no such task, a `Rejection` when it could not be asked."""
 
-    query: "FindTask"
-    answer: "StoredTask | Rejection | None"
+    query: "StoreQuery"
+    answer: "StoredTask | StoredPage | Rejection | None"
 
 
 @value
@@ -360,6 +449,28 @@ class StoredTask:
     content_type: str
 
 
+@value
+class ListFinished:
+    """Ask the store for finished tasks by id. Filters that are empty let everything pass."""
+
+    number: int
+    pools: tuple[str, ...]
+    statuses: tuple[int, ...]
+    after: int
+    limit: int
+
+
+@value
+class StoredPage:
+    """Finished tasks as the store has them, ascending, and the id up to which it looked; 0 = at everything."""
+
+    tasks: tuple[TaskInfo, ...]
+    looked: int
+
+
+StoreQuery = FindTask | ListFinished
+
+
 # --- actions. `after` is the step that must be durable first; 0 = none.
 
 
@@ -374,10 +485,27 @@ class Reply:
 
 @value
 class Reject:
-    """Refuse a call."""
+    """Refuse a call, or end its stream of events."""
 
     call: Call
     rejection: Rejection
+    after: int
+
+
+@value
+class StartEvents:
+    """A `Watch` is let in: tell the caller so at once, before any event."""
+
+    call: Call
+    after: int
+
+
+@value
+class SendEvent:
+    """Send an event to everyone who watches for it; calls that ended meanwhile are left out."""
+
+    calls: tuple[Call, ...]
+    event: StatusEvent
     after: int
 
 
@@ -414,7 +542,7 @@ class CloseWorker:
 class ReadStore:
     """Ask the store; answered by `StoreAnswered`."""
 
-    query: FindTask
+    query: StoreQuery
     after: int
 
 
@@ -425,5 +553,7 @@ class StopFinished:
     after: int
 
 
-ServiceAction = Reply | Reject | SendLease | SendToWorker | CloseWorker | ReadStore | StopFinished
+ServiceAction = (
+    Reply | Reject | StartEvents | SendEvent | SendLease | SendToWorker | CloseWorker | ReadStore | StopFinished
+)
 ServiceStep = Step[ServiceAction, ServiceAction]

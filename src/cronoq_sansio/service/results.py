@@ -8,10 +8,13 @@ than the whole budget is not kept. Empty outputs are kept like any other: a task
 """
 
 from collections import deque
+from collections.abc import Collection
 from dataclasses import replace
 
 from cronoq_sansio.engine.actions import TaskEnded
 from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.limits import MAX_LIST_SCAN
+from cronoq_sansio.service.id_index import IdIndex
 from cronoq_sansio.service.messages import TaskInfo, TaskResult
 from cronoq_sansio.settings import OutputSettings
 from cronoq_sansio.spec import TaskStatus
@@ -40,10 +43,12 @@ class OutputEntry:
 class InfoCache:
     """The newest `capacity` finished tasks, by id and by key; 0 = off."""
 
-    __slots__ = ("_capacity", "_entries", "_keys", "_order")
+    __slots__ = ("_capacity", "_entries", "_ids", "_keys", "_order")
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, *, listed: bool = False) -> None:
+        """`listed`: keep the ids in order too, for `page`."""
         self._capacity = capacity
+        self._ids = IdIndex() if listed else None
         self._entries: dict[int, InfoEntry] = {}
         self._order: deque[int] = deque()  # next(iter(dict)) is not O(1) on a dict that loses its first entries
         self._keys: dict[str, int] = {}
@@ -60,6 +65,8 @@ class InfoCache:
         if len(self._order) >= self._capacity:
             self._drop_oldest()
         self._order.append(task.id)
+        if self._ids is not None:
+            self._ids.add(task.id)
         self._entries[task.id] = InfoEntry(
             TaskInfo(
                 task.id,
@@ -86,14 +93,38 @@ class InfoCache:
         task_id = self._keys.get(ref) if isinstance(ref, str) else ref
         return None if task_id is None else self._entries.get(task_id)
 
+    def page(
+        self, pools: Collection[str], statuses: Collection[int], after: int, limit: int
+    ) -> tuple[list[InfoEntry], int]:
+        """Up to `limit` entries above the id `after`, ascending, and the id up to which was looked; 0 = all of them.
+
+        Filters that are empty let everything pass. Looks at no more than `limits.MAX_LIST_SCAN`.
+        """
+        assert self._ids is not None
+        found: list[InfoEntry] = []
+        for looked, task_id in enumerate(self._ids.after(after)):
+            if looked == MAX_LIST_SCAN or len(found) == limit:
+                return found, after
+            after = task_id
+            entry = self._entries[task_id]
+            info = entry.info
+            if (not pools or info.pool in pools) and (not statuses or info.status in statuses):
+                found.append(entry)
+        return found, 0
+
     def check_invariants(self) -> None:
         """Never above the capacity; keys name entries."""
         assert len(self._order) == len(self._entries) <= self._capacity
+        if self._ids is not None:
+            self._ids.check_invariants()
+            assert set(self._ids.after(-1)) == self._entries.keys()
         for key, task_id in self._keys.items():
             assert self._entries[task_id].info.key == key
 
     def _drop_oldest(self) -> None:
         task_id = self._order.popleft()
+        if self._ids is not None:
+            self._ids.discard(task_id)
         key = self._entries.pop(task_id).info.key
         if key and self._keys.get(key) == task_id:
             del self._keys[key]
@@ -168,8 +199,9 @@ class Results:
 
     __slots__ = ("infos", "outputs")
 
-    def __init__(self, settings: OutputSettings) -> None:
-        self.infos = InfoCache(settings.info_entries)
+    def __init__(self, settings: OutputSettings, *, listed: bool = False) -> None:
+        """`listed`: finished tasks are listed from here, because the store forgets them."""
+        self.infos = InfoCache(settings.info_entries, listed=listed)
         self.outputs = OutputCache(settings.cache_entries, settings.cache_bytes)
 
     def add(self, ended: TaskEnded) -> None:
@@ -189,6 +221,17 @@ class Results:
             return None
         entry = self.outputs.get(retained.task_id)
         return Finished(_minimal(retained, entry is not None), entry, retained.stored, False)
+
+    def page(
+        self, pools: Collection[str], statuses: Collection[int], after: int, limit: int
+    ) -> tuple[tuple[TaskInfo, ...], int, int]:
+        """A page of what is kept (`InfoCache.page`), and the newest step that it shows."""
+        entries, looked = self.infos.page(pools, statuses, after, limit)
+        infos = tuple(
+            replace(entry.info, output_available=True) if self.outputs.get(entry.info.task_id) else entry.info
+            for entry in entries
+        )
+        return infos, looked, max((entry.after for entry in entries), default=0)
 
     def check_invariants(self) -> None:
         """Bounds and indexes of both."""

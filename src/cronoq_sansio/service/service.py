@@ -13,7 +13,7 @@ timer heap: no task, channel or cancel scope exists per call.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cronoq_sansio.engine.actions import Answer, Dispatch, Step, TaskEnded
+from cronoq_sansio.engine.actions import Answer, Dispatch, Step, TaskEnded, TaskMoved
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import (
     CommitsResumed,
@@ -32,14 +32,19 @@ from cronoq_sansio.service.messages import (
     CallEnded,
     CallReceived,
     CloseWorker,
+    GetSnapshot,
+    ListWorkers,
     ReadStore,
     Reject,
     Reply,
+    Request,
+    SendEvent,
     SendLease,
     SendToWorker,
     ServiceAction,
     ServiceEvent,
     SnapshotReply,
+    StartEvents,
     StopFinished,
     StopRequested,
     StoreAnswered,
@@ -52,6 +57,7 @@ from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.stopping import GraceOver, Stopping
 from cronoq_sansio.service.turn import HeldAction, Turn
 from cronoq_sansio.service.waits import SubmitStored
+from cronoq_sansio.service.watches import Watches
 from cronoq_sansio.service.worker_session import Session
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.settings import Settings
@@ -63,17 +69,28 @@ MAX_ROUNDS = 8
 class Service:
     """All calls and worker streams of one term, over the engine of that term."""
 
-    def __init__(self, engine: Engine, settings: Settings, now: int) -> None:
+    def __init__(self, engine: Engine, settings: Settings, now: int, *, volatile: bool = False) -> None:
+        """`volatile`: the store forgets finished tasks, so that listings show those which the caches remember."""
         self.engine = engine
         self._turn = turn = Turn(now)
         self._timers: TimerHeap[object] = TimerHeap()
         self._gate = gate = Gate(turn)
-        self._results = Results(settings.outputs)
+        self._results = Results(settings.outputs, listed=volatile)
         self._deadlines = Deadlines(self._timers, settings.limits)
-        self._calls = calls = Calls(
-            engine, settings, turn, gate, self._deadlines, self._results, self._drive, self._snapshot
-        )
+        self._watches = Watches(engine, turn)
         self._workers = workers = Workers(engine, settings, turn, gate, self._timers, self._drive)
+        self._calls = calls = Calls(
+            engine,
+            settings,
+            turn,
+            gate,
+            self._deadlines,
+            self._results,
+            self._drive,
+            self._watches,
+            {GetSnapshot: self._snapshot, ListWorkers: workers.answer_list},
+            volatile=volatile,
+        )
         self._stopping = Stopping(engine, turn, gate, self._timers, workers, calls, self._drive)
         self._events: dict[type, Callable[[Any], None]] = {
             CallReceived: calls.received,
@@ -98,6 +115,8 @@ class Service:
         self._released: dict[type, Callable[[Any], bool]] = {
             Reply: self._answer,
             Reject: self._answer,
+            StartEvents: lambda action: bool(action.call.open),
+            SendEvent: _somebody_watches,
             SendLease: workers.send,
             SendToWorker: lambda action: bool(action.stream.open),
             CloseWorker: self._close_stream,
@@ -116,6 +135,7 @@ class Service:
         routes = self._events
         for event in events:
             routes[type(event)](event)
+        self._watches.settle()
         self._drive()
         self._stopping.advance()
         return turn.step(self.engine.number)
@@ -141,6 +161,8 @@ class Service:
             return self._workers.expects(action)
         if isinstance(action, ReadStore):
             return self._calls.asks(action.query.number)
+        if isinstance(action, SendEvent):
+            return _somebody_watches(action)
         return not isinstance(action, SendToWorker) or action.stream.open
 
     def next_timeout(self) -> int | None:
@@ -175,7 +197,7 @@ class Service:
 
     def _drive(self) -> None:
         """Give the engine what has piled up and route what it answers, until nothing is left."""
-        turn, calls, workers = self._turn, self._calls, self._workers
+        turn, calls, workers, watches = self._turn, self._calls, self._workers, self._watches
         rounds = 0
         while turn.events:
             rounds += 1
@@ -191,10 +213,13 @@ class Service:
                     calls.answered(action)  # type: ignore[arg-type]
                 elif kind is Dispatch:
                     workers.dispatched(action)  # type: ignore[arg-type]
+                elif kind is TaskMoved:
+                    watches.moved(action)  # type: ignore[arg-type]
                 else:
                     assert type(action) is TaskEnded
                     self._results.add(action)
                     calls.task_ended(action)
+                    watches.ended(action)
             workers.place()
             calls.settle()
 
@@ -210,7 +235,7 @@ class Service:
         if engines is not None and engines <= turn.now:
             turn.events.append(event)
 
-    def _snapshot(self, call: Call) -> None:
+    def _snapshot(self, call: Call, _request: Request) -> None:
         """Figures wait for no commit: they name no task, and an operator wants them most while the store hangs."""
         turn = self._turn
         self._drive()
@@ -232,3 +257,7 @@ class Service:
         stream = action.stream
         was_open, stream.open = stream.open, False
         return was_open
+
+
+def _somebody_watches(action: SendEvent) -> bool:
+    return any(call.open for call in action.calls)

@@ -6,7 +6,7 @@
     leases that workers still hold fail as retryable, with Abort "shutdown"; those that they never saw go back uncounted
          │  all of that is durable (the outbox holds what follows)
          ▼
-    Shutdown{not_leader: false} to workers, UNAVAILABLE to whoever waits, StopFinished
+    Shutdown{not_leader: false} to workers, UNAVAILABLE to whoever waits or watches, StopFinished
 
 So nothing is said about the end before a fresh server would recover the same. A second request can only shorten the
 grace.

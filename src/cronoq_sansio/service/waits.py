@@ -21,12 +21,23 @@ class SubmitStored:
     after: int
 
 
-class Waiting:
+class Asking:
+    """An open call that may have asked the store."""
+
+    __slots__ = ("query",)
+
+    def __init__(self) -> None:
+        self.query = 0
+        """Number of the store query that is under way, else 0."""
+
+
+class Waiting(Asking):
     """What an open call waits for: the store (`query`), then the end of a task (`task_id`)."""
 
-    __slots__ = ("after", "duplicate", "limit", "query", "ref", "request", "stored", "task_id")
+    __slots__ = ("after", "duplicate", "limit", "ref", "request", "stored", "task_id")
 
     def __init__(self, request: Submit | Wait | Get | Cancel, ref: TaskRef, limit: int) -> None:
+        super().__init__()
         self.request = request
         self.ref = ref
         """What the call asks about; 0 for a Submit that the engine has not answered."""
@@ -34,8 +45,6 @@ class Waiting:
         """When the caller wants to stop waiting for the end of a task, on the `now` scale."""
         self.task_id = 0
         """The awaited task while this is in the table, else 0."""
-        self.query = 0
-        """Number of the store query that is under way, else 0."""
         self.duplicate = False
         self.stored = 0
         """Id of the task that a Submit made, once that may be told."""

@@ -96,6 +96,7 @@ class Session:
     __slots__ = (
         "aborted",
         "cap",
+        "connected",
         "group",
         "id",
         "inputs",
@@ -118,6 +119,8 @@ class Session:
         self.id = 0
         """1, 2, …; 0 until registered."""
         self.name = ""
+        self.connected = 0
+        """When it registered, wall time."""
         self.group: Group | None = None
         self.slots = 0
         self.cap = 0

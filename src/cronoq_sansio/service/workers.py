@@ -44,6 +44,7 @@ from cronoq_sansio.service.gate import STOPPED, Gate
 from cronoq_sansio.service.messages import (
     AbortLease,
     AttemptAborted,
+    Call,
     CloseWorker,
     Complete,
     Fail,
@@ -51,12 +52,15 @@ from cronoq_sansio.service.messages import (
     Nack,
     Register,
     Registered,
+    Request,
     SendLease,
     SendToWorker,
     SetSlots,
     Shutdown,
     WorkerConnected,
     WorkerGone,
+    WorkerInfo,
+    WorkerList,
     WorkerSent,
 )
 from cronoq_sansio.service.turn import Turn
@@ -236,6 +240,7 @@ class Workers:
         session.slots = min(message.slots, session.cap)
         session.id = self._next_id
         session.name = message.worker_name
+        session.connected = self._turn.now + self._engine.wall_offset
         session.stream.max_queued = OUTBOUND_PER_SLOT * session.cap + OUTBOUND_SPARE
         self._next_id += 1
         groups = self._groups.setdefault(message.pool, {})
@@ -404,6 +409,24 @@ class Workers:
         self._turn.at_once.append(SendToWorker(session.stream, AbortLease(lease_id, reason), 0))
 
     # --- looking
+
+    def answer_list(self, call: Call, _request: Request) -> None:
+        """Answer `ListWorkers`. Like the figures, it waits for no commit."""
+        self._drive()
+        workers = tuple(
+            WorkerInfo(
+                session.id,
+                session.name,
+                group.pool,
+                group.labels,
+                session.slots,
+                len(session.leases),
+                session.connected,
+            )
+            for session in self._registered.values()
+            if (group := session.group) is not None
+        )
+        self._turn.reply(call, WorkerList(workers), 0)
 
     def by_pool(self) -> dict[str, int]:
         """How many workers are registered, by pool."""

@@ -364,6 +364,11 @@ class GrpcServer:
         self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
         self._end_stream(stream, why, self._late_events)
 
+    def lose(self, stream: GrpcStream) -> None:
+        """A watcher does not read; the stream ends."""
+        if stream.call is not None:
+            self._late_events.append(CallEnded(stream.call))
+
     def forget(self, stream: GrpcStream) -> None:
         """The stream is over: its trailers are out, or it was reset."""
         stream.over = True
@@ -419,6 +424,8 @@ class GrpcServer:
 
     def _waits_for_peer(self, stream: GrpcStream) -> bool:
         if stream.unsent:
+            if stream.route.events and not stream.closing and stream.partial is None:
+                return False  # whoever watches may take any time, within the bound on unread events
             return not stream.crowded
         if stream.id in self._credit.withheld:
             return False

@@ -1,7 +1,10 @@
 """One call on a connection: what came in so far, and what waits to go out.
 
 Messages are queued by reference and encoded when flow control takes them, so that a queue holds no bytes beyond the
-message that is being sent. The messages of a worker stream share DATA frames.
+message that is being sent. The messages of a stream share DATA frames.
+
+Events of a `Watch` go out whole, where the peer's window can hold one at all: so the queue of a caller that does not
+read can be dropped at any time, and the status DATA_LOSS, which needs no window, reaches it.
 
 Life of the sending side; each step only once, in this order:
 
@@ -15,10 +18,10 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.task import Lease
-from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import INITIAL_WINDOW, OUTBOUND_SPARE
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import INITIAL_WINDOW, MAX_UNREAD_EVENTS, OUTBOUND_SPARE
 from cronoq_sansio.service.access import Principal
-from cronoq_sansio.service.messages import Call, Message, ToWorker, WorkerStream
+from cronoq_sansio.service.messages import Call, Message, StatusEvent, ToWorker, WorkerStream
 from cronoq_sansio.wire import status
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.protobuf_codec import Route
@@ -69,7 +72,7 @@ class GrpcStream:
         self.route = route
         self.principal = principal
         self.call: Call | None = None
-        """Set from `CallReceived` until the reply is decided."""
+        """Set from `CallReceived` until the end is decided."""
         self.worker: WorkerStream | None = None
         """Set from `WorkerConnected` until the stream is closed or gone."""
         self.deadline: int | None = None
@@ -86,7 +89,7 @@ class GrpcStream:
         """Its part of `Credit.promised`."""
         # sending
         self.encode: Any = encode_for_worker if route.streaming else route.encode
-        self.queue: deque[Any] | list[Any] = deque() if route.streaming else []
+        self.queue: deque[Any] | list[Any] = deque() if route.streaming or route.events else []
         self.partial: bytes | None = None
         """Encoded messages of which only the part up to `sent` is out."""
         self.sent = 0
@@ -120,10 +123,31 @@ class GrpcStream:
             self._end(None)
 
     def reject(self, rejection: Rejection) -> None:
-        """End with the status of the rejection; what is queued is dropped."""
+        """End with the status of the rejection; what is queued is dropped, but for events: they came before."""
         if not self.over and (not self.closing or self.abandoned):
-            self.queue.clear()
+            if not self.route.events:
+                self.queue.clear()
             self._end(rejection)
+
+    def start(self) -> None:
+        """Let a `Watch` in: its headers go out at once, so that the caller knows that nothing is missed from now on."""
+        if not self.closing and not self.over:
+            self.headers_sent = True
+            self.connection.http2.send_headers(self.id, status.RESPONSE)
+
+    def send_event(self, event: StatusEvent) -> None:
+        """Queue an event; when too many are unread already, the caller loses them all and is told how many."""
+        if self.closing or self.over:
+            return
+        self.queue.append(event)
+        if len(self.queue) > MAX_UNREAD_EVENTS:
+            dropped = len(self.queue)
+            self.queue.clear()
+            self.connection.lose(self)
+            text = f"the events are read too slowly: {dropped} of them were dropped; watch again"
+            self._end(Rejection(Code.DATA_LOSS, text))
+            return
+        self.connection.schedule(self)
 
     def send(self, message: ToWorker | Lease) -> None:
         """Queue a message for the worker; one too many cuts the stream (source page, protocol rule 7)."""
@@ -174,6 +198,9 @@ class GrpcStream:
                 self.blocked = True
                 return 0
             data = self._gather(room)
+            if not data:
+                self.blocked = True
+                return 0
             if not self.headers_sent:
                 self.headers_sent = True
                 http2.send_headers(self.id, status.RESPONSE)
@@ -189,10 +216,10 @@ class GrpcStream:
         return size
 
     def _gather(self, room: int) -> bytes:
-        """Up to `room` bytes of framed messages."""
+        """Up to `room` bytes of framed messages; none when an event has to wait for a wider window."""
         partial = self.partial
         if partial is None:
-            partial = self._encode(room)
+            partial = self._encode_events(room) if self.route.events else self._encode(room)
         if self.sent == 0 and len(partial) <= room:
             self.partial = None
             return partial
@@ -205,6 +232,24 @@ class GrpcStream:
             self.partial = partial
             self.connection.count_encoded(len(partial))
         return data
+
+    def _encode_events(self, room: int) -> bytes:
+        """Encode as many whole events as `room` holds, or one that no window of this peer can hold."""
+        queue, encode = self.queue, self.encode
+        assert isinstance(queue, deque)
+        parts: list[bytes] = []
+        size = 0
+        while queue:
+            message = encode(queue[0])
+            size += PREFIX_SIZE + len(message)
+            if size > room and (parts or size <= self.connection.http2.widest_window):
+                break
+            queue.popleft()
+            parts.append(PREFIX.pack(0, len(message)))
+            parts.append(message)
+            if size >= room:
+                break
+        return b"".join(parts)
 
     def _encode(self, room: int) -> bytes:
         """Encode queued messages until `room` bytes are there or nothing is left."""

@@ -306,6 +306,12 @@ class Http2Server:
         machine = self._machine
         return min(machine.local_flow_control_window(stream_id), machine.max_outbound_frame_size, MAX_DATA)
 
+    @property
+    def widest_window(self) -> int:
+        """The most that `sendable` can ever be for a stream, as far as the peer has said."""
+        machine = self._machine
+        return min(machine.remote_settings.initial_window_size, machine.max_outbound_frame_size, MAX_DATA)
+
     def send_data(self, stream_id: int, data: bytes) -> None:
         """One DATA frame of at most `sendable` bytes."""
         if self._dead or stream_id not in self._open:

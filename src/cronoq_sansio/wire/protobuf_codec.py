@@ -13,22 +13,30 @@ from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
 from cronoq_sansio.service.messages import (
+    BatchReply,
     Cancel,
     CancelReply,
     Get,
     GetSnapshot,
+    ListTasks,
+    ListWorkers,
     Message,
     Request,
     SnapshotReply,
+    StatusEvent,
     Submit,
+    SubmitBatch,
     SubmitReply,
     TaskInfo,
+    TaskPage,
     TaskRef,
     TaskResult,
     Wait,
+    Watch,
+    WorkerList,
 )
 from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.spec import Priority, RetryOverride, TaskSpec
+from cronoq_sansio.spec import Priority, RetryOverride, TaskSpec, TaskStatus
 from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.checks import check_key, check_pairs, check_text, duration, invalid
@@ -37,6 +45,7 @@ from cronoq_sansio.wire.framing import too_large
 DEFAULT_POOL = "default"
 DEFAULT_KIND = "default"
 RESERVED_TAGS = "cronoq."
+BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
 
 _UNBUILT_OPTIONAL = (
     "deadline_in_s",
@@ -62,7 +71,9 @@ class Route:
     """True for `Workers.Work`, the only method with a stream of requests."""
     decode: Callable[[bytes, LimitSettings], Request | Rejection] | None
     """None: not built, the answer is UNIMPLEMENTED."""
-    encode: Callable[[Message], bytes] | None
+    encode: Callable[[Message], bytes] | Callable[[StatusEvent], bytes] | None
+    events: bool = False
+    """True for `Tasks.Watch`, the only method with one request and a stream of answers."""
 
 
 # --- requests
@@ -136,6 +147,34 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
     )
 
 
+def decode_batch(data: bytes, limits: LimitSettings) -> SubmitBatch | Rejection:
+    """`Tasks.SubmitBatch`. A fault names the member, also in the metadata `cronoq-batch-index`."""
+    try:
+        message = pb.SubmitBatchRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("SubmitBatchRequest")
+    tasks = message.tasks
+    if len(tasks) > limits.max_tasks_per_batch:
+        allowed = limits.max_tasks_per_batch
+        return invalid(f"tasks: {len(tasks)} members, at most {allowed} are allowed (limits.max_tasks_per_batch)")
+    answered = (limits.max_message_bytes - MESSAGE_HEADROOM) // BATCH_ENTRY_BYTES
+    if len(tasks) > answered:
+        return invalid(f"tasks: {len(tasks)} members, the answer to more than {answered} is above max_message_bytes")
+    specs: list[TaskSpec] = []
+    for index, task in enumerate(tasks):
+        spec = decode_spec(task, task.ByteSize(), limits)
+        if isinstance(spec, Rejection):
+            return _of_member(spec, index)
+        specs.append(spec)
+    return SubmitBatch(tuple(specs))
+
+
+def _of_member(rejection: Rejection, index: int) -> Rejection:
+    names_a_field = rejection.code is not Code.TOO_LARGE
+    message = f"task[{index}]{'.' if names_a_field else ': '}{rejection.message}"
+    return Rejection(rejection.code, message, (("cronoq-batch-index", str(index)),))
+
+
 def decode_cancel(data: bytes, limits: LimitSettings) -> Cancel | Rejection:
     """`Tasks.Cancel`."""
     try:
@@ -173,11 +212,66 @@ def decode_wait(data: bytes, limits: LimitSettings) -> Wait | Rejection:
 
 def decode_snapshot(data: bytes, limits: LimitSettings) -> GetSnapshot | Rejection:
     """`Admin.Snapshot`."""
+    return _decode_empty(data) or GetSnapshot()
+
+
+def decode_list_workers(data: bytes, limits: LimitSettings) -> ListWorkers | Rejection:
+    """`Admin.ListWorkers`."""
+    return _decode_empty(data) or ListWorkers()
+
+
+def _decode_empty(data: bytes) -> Rejection | None:
     try:
         pb.Empty.FromString(data)
     except DecodeError:
         return _undecodable("Empty")
-    return GetSnapshot()
+    return None
+
+
+def decode_list(data: bytes, limits: LimitSettings) -> ListTasks | Rejection:
+    """`Tasks.ListTasks`. Unknown pools are the service's to refuse; statuses are judged here."""
+    try:
+        message = pb.ListTasksRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("ListTasksRequest")
+    pools = tuple(message.pools)
+    fault = _check_pools(pools, limits)
+    if fault is not None:
+        return fault
+    for status in message.statuses:
+        if not TaskStatus.BLOCKED <= status <= TaskStatus.SHED:
+            return invalid(f"statuses: {status} is not a number of the enumeration TaskStatus, or is its UNSPECIFIED")
+    return ListTasks(pools, tuple(sorted(set(message.statuses))), message.after, message.limit)
+
+
+def decode_watch(data: bytes, limits: LimitSettings) -> Watch | Rejection:
+    """`Tasks.Watch`."""
+    try:
+        message = pb.WatchRequest.FromString(data)
+    except DecodeError:
+        return _undecodable("WatchRequest")
+    pools, ids, keys = tuple(message.pools), tuple(message.ids), tuple(message.keys)
+    most = limits.max_tasks_per_batch
+    if len(ids) + len(keys) > most:
+        text = f"{len(ids) + len(keys)} entries, at most {most} are allowed (limits.max_tasks_per_batch)"
+        return invalid(f"ids and keys: {text}")
+    fault = _check_pools(pools, limits)
+    for index, key in enumerate(keys):
+        fault = fault or check_text(f"keys[{index}]", key, limits.max_key_len)
+        if not key:
+            fault = fault or invalid(f"keys[{index}]: is empty; a task without a key can be watched by its id")
+    return fault or Watch(pools, ids, keys, message.all_transitions)
+
+
+def _check_pools(pools: tuple[str, ...], limits: LimitSettings) -> Rejection | None:
+    most = limits.max_tasks_per_batch
+    if len(pools) > most:
+        return invalid(f"pools: {len(pools)} entries, at most {most} are allowed (limits.max_tasks_per_batch)")
+    for index, pool in enumerate(pools):
+        fault = check_text(f"pools[{index}]", pool, MAX_POOL_NAME)
+        if fault is not None:
+            return fault
+    return None
 
 
 def _undecodable(name: str) -> Rejection:
@@ -254,6 +348,13 @@ def encode_submit(reply: Message) -> bytes:
     return message.SerializeToString()
 
 
+def encode_batch(reply: Message) -> bytes:
+    """`SubmitBatchResponse`."""
+    assert isinstance(reply, BatchReply)
+    tasks = [pb.SubmitResponse(id=member.task_id, duplicate=member.duplicate) for member in reply.members]
+    return pb.SubmitBatchResponse(tasks=tasks).SerializeToString()
+
+
 def encode_cancel(reply: Message) -> bytes:
     """`CancelResponse`."""
     assert isinstance(reply, CancelReply)
@@ -263,20 +364,44 @@ def encode_cancel(reply: Message) -> bytes:
 def encode_info(reply: Message) -> bytes:
     """`TaskInfo`."""
     assert isinstance(reply, TaskInfo)
+    return _info(reply).SerializeToString()
+
+
+def _info(info: TaskInfo) -> pb.TaskInfo:
     return pb.TaskInfo(
-        id=reply.task_id,
-        status=reply.status,  # type: ignore[arg-type]
-        pool=reply.pool,
-        key=reply.key,
-        kind=reply.kind,
-        attempt=reply.attempt,
-        max_attempts=reply.max_attempts,
-        created_unix_ns=reply.created,
-        started_unix_ns=reply.started,
-        finished_unix_ns=reply.finished,
-        message=reply.message,
-        output_available=reply.output_available,
-        priority=reply.priority + 1,  # type: ignore[arg-type]
+        id=info.task_id,
+        status=info.status,  # type: ignore[arg-type]
+        pool=info.pool,
+        key=info.key,
+        kind=info.kind,
+        attempt=info.attempt,
+        max_attempts=info.max_attempts,
+        created_unix_ns=info.created,
+        started_unix_ns=info.started,
+        finished_unix_ns=info.finished,
+        message=info.message,
+        output_available=info.output_available,
+        priority=info.priority + 1,  # type: ignore[arg-type]
+    )
+
+
+def encode_page(reply: Message) -> bytes:
+    """`ListTasksResponse`."""
+    assert isinstance(reply, TaskPage)
+    tasks = [_info(info) for info in reply.tasks]
+    return pb.ListTasksResponse(tasks=tasks, next_after=reply.next_after).SerializeToString()
+
+
+def encode_event(event: StatusEvent) -> bytes:
+    """`StatusEvent`."""
+    return pb.StatusEvent(
+        id=event.task_id,
+        pool=event.pool,
+        key=event.key,
+        status=event.status,  # type: ignore[arg-type]
+        attempt=event.attempt,
+        at_unix_ns=event.at,
+        message=event.message,
     ).SerializeToString()
 
 
@@ -296,6 +421,24 @@ def _result(result: TaskResult) -> pb.TaskResult:
     )
 
 
+def encode_workers(reply: Message) -> bytes:
+    """`ListWorkersResponse`."""
+    assert isinstance(reply, WorkerList)
+    workers = [
+        pb.WorkerInfo(
+            id=worker.worker_id,
+            name=worker.name,
+            pool=worker.pool,
+            labels=dict(worker.labels),
+            slots=worker.slots,
+            busy=worker.busy,
+            connected_unix_ns=worker.connected,
+        )
+        for worker in reply.workers
+    ]
+    return pb.ListWorkersResponse(workers=workers).SerializeToString()
+
+
 def encode_snapshot(reply: Message) -> bytes:
     """`SnapshotResponse`."""
     assert isinstance(reply, SnapshotReply)
@@ -311,14 +454,22 @@ def encode_snapshot(reply: Message) -> bytes:
 
 
 def _pool(pool: PoolSnapshot, workers: int) -> pb.PoolSnapshot:
-    """Figures over a window are not measured: they have the values of an empty window (server.md section 10)."""
+    """What is not measured (fixed starts, efficiency) has the value of an empty window (server.md section 10)."""
+    figures = pool.figures
     return pb.PoolSnapshot(
         name=pool.name,
         capacity=pool.capacity,
         busy=pool.busy,
         pending_by_class=pool.pending_by_class,
-        priority_adherence=1.0,
+        dispatched=figures.dispatched,
+        succeeded=figures.succeeded,
+        failed=figures.failed,
+        priority_adherence=figures.priority_adherence,
         fixed_start_hit_rate=1.0,
+        utilization=figures.utilization,
+        wait_p50_s=figures.wait_p50,
+        wait_p90_s=figures.wait_p90,
+        wait_p99_s=figures.wait_p99,
         workers_connected=workers,
         groups=[
             pb.WorkerGroup(labels=dict(group.labels), capacity=group.capacity, busy=group.busy) for group in pool.groups
@@ -339,23 +490,24 @@ def _unary(
     return Route(f"/cronoq.v1.{service}/{method}".encode(), f"{service}.{method}", role, False, decode, encode)
 
 
+WATCH = Route(b"/cronoq.v1.Tasks/Watch", "Tasks.Watch", "client", False, decode_watch, encode_event, True)
 WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", "worker", True, None, None)
 
 ROUTES: dict[bytes, Route] = {
     route.path: route
     for route in (
         _unary("Tasks", "Submit", "client", decode_submit, encode_submit),
-        _unary("Tasks", "SubmitBatch", "client"),
+        _unary("Tasks", "SubmitBatch", "client", decode_batch, encode_batch),
         _unary("Tasks", "Cancel", "client", decode_cancel, encode_cancel),
         _unary("Tasks", "Get", "client", decode_get, encode_info),
-        _unary("Tasks", "ListTasks", "client"),
+        _unary("Tasks", "ListTasks", "client", decode_list, encode_page),
         _unary("Tasks", "Wait", "client", decode_wait, encode_result),
-        _unary("Tasks", "Watch", "client"),
+        WATCH,
         WORK,
         _unary("Admin", "Snapshot", "metrics", decode_snapshot, encode_snapshot),
         _unary("Admin", "AddRecurring", "admin"),
         _unary("Admin", "RemoveRecurring", "admin"),
-        _unary("Admin", "ListWorkers", "metrics"),
+        _unary("Admin", "ListWorkers", "metrics", decode_list_workers, encode_workers),
         _unary("Admin", "ListRecurring", "metrics"),
     )
 }

@@ -1,0 +1,97 @@
+"""Taking in new tasks, one or a batch: the specification checks in the order of engine.md section 3.
+
+1. A key that exists makes the submission a duplicate of the task that has it; nothing else is looked at.
+2. The pool exists, `max_attempts` is at least 1.
+3. The bounds (`overload.py`).
+
+Invariant: a batch is all or nothing. Every check of every member comes before the first member is admitted; the
+rejection names the index of the member that failed, in its message and in `cronoq-batch-index`. Members whose keys
+exist already are duplicates and are not inserted; two members that define the same new key contradict each other.
+"""
+
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.engine import lifecycle, overload, retry
+from cronoq_sansio.engine.actions import BatchOutcome, Submitted
+from cronoq_sansio.engine.task import Task
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.spec import TaskSpec
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.engine import Engine
+
+
+def submit(engine: "Engine", spec: TaskSpec) -> tuple[Submitted | Rejection, int]:
+    """Take in one task; the outcome, and the step that it shows."""
+    duplicate = _duplicate(engine, spec)
+    if duplicate is not None:
+        return duplicate
+    refusal = _refusal(engine, spec, None)
+    if refusal is not None:
+        return refusal, 0
+    return _admit(engine, spec), engine.number
+
+
+def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:
+    """Take in all tasks or none; the outcome, and the newest step that it shows."""
+    duplicates: dict[int, tuple[Submitted, int]] = {}
+    defined: dict[str, int] = {}
+    ahead = overload.Ahead()
+    for index, spec in enumerate(specs):
+        duplicate = _duplicate(engine, spec)
+        if duplicate is not None:
+            duplicates[index] = duplicate
+            continue
+        refusal = _twice(spec, defined) or _refusal(engine, spec, ahead)
+        if refusal is not None:
+            return _of_member(refusal, index), 0
+        if spec.key:
+            defined[spec.key] = index
+        ahead.count(spec)
+    after = engine.number if len(duplicates) < len(specs) else 0
+    members = []
+    for index, spec in enumerate(specs):
+        if index in duplicates:
+            outcome, stored = duplicates[index]
+            after = max(after, stored)
+        else:
+            outcome = _admit(engine, spec)
+        members.append(outcome)
+    return BatchOutcome(tuple(members)), after
+
+
+def _duplicate(engine: "Engine", spec: TaskSpec) -> tuple[Submitted, int] | None:
+    known = engine.tasks.by_key(spec.key, engine.now) if spec.key else None
+    if known is None:
+        return None
+    task_id = known.id if isinstance(known, Task) else known.task_id
+    return Submitted(task_id, True), known.stored
+
+
+def _twice(spec: TaskSpec, defined: dict[str, int]) -> Rejection | None:
+    first = defined.get(spec.key) if spec.key else None
+    if first is None:
+        return None
+    return Rejection(Code.DUPLICATE_KEY_IN_BATCH, f"key {spec.key!r} is defined by task[{first}] already")
+
+
+def _refusal(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Rejection | None:
+    pool = engine.pools.get(spec.pool)
+    if pool is None:
+        return Rejection(Code.UNKNOWN_POOL, f"unknown pool {spec.pool!r}")
+    if retry.resolve(spec.retry, pool.settings.retry).max_attempts < 1:
+        return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
+    return overload.refusal(spec, pool, engine.tasks, engine.limits, ahead)
+
+
+def _admit(engine: "Engine", spec: TaskSpec) -> Submitted:
+    pool = engine.pools[spec.pool]
+    policy = retry.resolve(spec.retry, pool.settings.retry)
+    task = Task(engine.tasks.issue(), spec, pool, policy, engine.now, engine.wall())
+    lifecycle.admit(engine, task)
+    return Submitted(task.id, False)
+
+
+def _of_member(rejection: Rejection, index: int) -> Rejection:
+    details = (*rejection.details, ("cronoq-batch-index", str(index)))
+    return Rejection(rejection.code, f"task[{index}]: {rejection.message}", details)

@@ -174,7 +174,7 @@ class Server:
 
     def _text(self) -> str:
         tables = dict(self._tables)
-        tables["server"] += f'\ngrpc_addr = "127.0.0.1:{self.port}"'
+        tables["server"] += f'\ngrpc_addr = "127.0.0.1:{self.port}"\nhttp_addr = "127.0.0.1:0"'
         tables["store"] = f'kind = "{self.store}"'
         if self.store == "sqlite":
             tables["store"] += f'\npath = "{self.database}"'

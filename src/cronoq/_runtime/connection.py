@@ -176,14 +176,14 @@ class Connection:
             self._armed = min(self._leave_at, NEVER if due is None else due)
             with trio.CancelScope(deadline=self._clock.deadline(self._armed)) as self._scope:
                 while not machine.closed:
+                    if transport.unsent and self._writer is None:
+                        self._write_later(b"")  # what TLS itself has to say
                     await transport.wait_readable()
                     data = transport.try_receive()
                     if data:
                         received(data)
                     elif data is not None:
                         return
-                    if transport.unsent and self._writer is None:
-                        self._write_later(b"")  # an answer of TLS itself
             if self._scope.cancelled_caught and not self._failed:
                 self._keep_time()
 

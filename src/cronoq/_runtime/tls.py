@@ -44,7 +44,10 @@ class TlsTransport:
         """Our close_notify is out: nothing that still comes is looked at."""
 
     async def handshake(self) -> None:
-        """Agree with the peer. Raises `OSError` when that fails or the connection ends; takes as long as it takes."""
+        """Agree with the peer. Raises `OSError` when that fails or the connection ends; takes as long as it takes.
+
+        Our last words may be `unsent` still.
+        """
         while True:
             try:
                 self._object.do_handshake()
@@ -62,7 +65,7 @@ class TlsTransport:
             else:
                 break
         self._arrived = True
-        await self._flush_all()
+        self._flush()
 
     @property
     def unsent(self) -> bool:
@@ -187,8 +190,9 @@ def server_context(settings: TlsSettings, protocols: Sequence[str]) -> ssl.SSLCo
     except ssl.SSLError as error:
         if "MISMATCH" in (error.reason or ""):
             raise StartError(f"server.tls.key: {key} is not the key of the certificate in {cert}") from error
-        name, path = ("cert", cert) if _is_broken(cert) else ("key", key)
         reason = error.reason or "damaged"
+        of_cert = reason.startswith(("EE_", "CA_")) or _is_broken(cert)  # a weak key or digest of the certificate
+        name, path = ("cert", cert) if of_cert else ("key", key)
         raise StartError(f"server.tls.{name}: {path} cannot be used: {reason.replace('_', ' ').lower()}") from error
     except OSError as error:
         raise StartError(f"server.tls: {cert} and {key} cannot be read: {error.strerror or error}") from error

@@ -23,7 +23,8 @@ os.execv(sys.executable, [sys.executable, "-m", "cronoq", *sys.argv[1:]])
 def write_config(folder, path="tasks.db", port=0):
     config = folder / "cronoq.toml"
     config.write_text(
-        f'[server]\ngrpc_addr = "127.0.0.1:{port}"\nhttp_addr = "127.0.0.1:0"\n[store]\nkind = "sqlite"\npath = "{path}"\n'
+        f'[server]\ngrpc_addr = "127.0.0.1:{port}"\nhttp_addr = "127.0.0.1:0"\n'
+        f'[store]\nkind = "sqlite"\npath = "{path}"\n'
     )
     return config
 

@@ -120,7 +120,8 @@ def test_console_blocks_name_programs_and_options_that_exist(path, text):
 def test_configurations_are_valid(path, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cronoq.toml").write_text(text)
-    assert tomllib.loads(text) and load("cronoq.toml", environ={}).settings.pools
+    environ = {name: name * 4 for name in re.findall(r'^token_env = "(\w+)"', text, re.MULTILINE)}
+    assert tomllib.loads(text) and load("cronoq.toml", environ=environ).settings.pools
 
 
 def test_the_errors_that_are_shown_are_real(tmp_path, monkeypatch, capsys):

@@ -2,7 +2,6 @@
 
 import ssl
 from pathlib import Path
-from typing import Any
 
 import pytest
 import trio
@@ -246,11 +245,10 @@ def damage(path: str, letter: bytes = b"*") -> None:
 
 
 def encrypt(path: str) -> None:
-    from cryptography.hazmat.primitives import serialization as pem
-
-    key: Any = pem.load_pem_private_key(Path(path).read_bytes(), None)
-    form = pem.PrivateFormat.TraditionalOpenSSL
-    Path(path).write_bytes(key.private_bytes(pem.Encoding.PEM, form, pem.BestAvailableEncryption(b"secret")))
+    """What OpenSSL takes for a key under a passphrase (RFC 1421 section 4.6)."""
+    head, _, rest = Path(path).read_text().partition("\n")
+    lines = (head, "Proc-Type: 4,ENCRYPTED", "DEK-Info: AES-128-CBC,00112233445566778899AABBCCDDEEFF", "", rest)
+    Path(path).write_text("\n".join(lines))
 
 
 def spoil(kind: str, files: TlsSettings) -> None:

@@ -1,5 +1,6 @@
 """A whole server with TLS on memory transports: the handshake has its time, strangers end cleanly, files are named."""
 
+import ssl
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from h2.connection import H2Connection
 from h2.events import PingAckReceived
 from trio.testing import MockClock
 
+from cronoq._runtime.clock import Clock
+from cronoq._runtime.connection import Connection
 from cronoq._runtime.serve import DONE, Server
+from cronoq._runtime.tls import TlsTransport
 from cronoq._runtime.transport import MemoryTransport, memory_pair
 from cronoq._stores.memory import MemoryStore
 from cronoq.errors import StartError
@@ -19,6 +23,7 @@ from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import ServerSettings, Settings, TlsSettings
 from tests.runtime import certificates
+from tests.runtime.test_connection import FakeLobby, FakeWire
 from tests.runtime.test_tls import Client, read, write
 
 HANDSHAKE = limits.TLS_HANDSHAKE_TIMEOUT / SECOND
@@ -88,9 +93,14 @@ async def test_a_plain_client_is_closed_at_once(autojump_clock: MockClock, serve
     assert heard == b"" or heard[0] == 21, "nothing, or an alert of TLS"
 
 
-async def test_http2_flows_through_narrow_pipes(autojump_clock: MockClock, server: Server) -> None:
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+async def test_http2_flows_through_narrow_pipes(
+    autojump_clock: MockClock, server: Server, version: ssl.TLSVersion
+) -> None:
     """The answers of TLS and of HTTP/2 wait for the pipe; none is lost."""
-    client = Client(connect(server, 100), certificates.client_side())
+    context = certificates.client_side()
+    context.maximum_version = version
+    client = Client(connect(server, 100), context)
     await client.handshake()
     machine = H2Connection(H2Configuration(client_side=True))
     machine.initiate_connection()
@@ -103,6 +113,34 @@ async def test_http2_flows_through_narrow_pipes(autojump_clock: MockClock, serve
         data = client.try_receive()
         acks += sum(isinstance(event, PingAckReceived) for event in machine.receive_data(data or b""))
     assert len(server.lobby.connections) == 1
+
+
+async def test_ciphertext_leaves_also_while_nobody_says_anything(
+    autojump_clock: MockClock, nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    """All plaintext was taken at once, but not sent: somebody must go on."""
+    ours, theirs = memory_pair(1_000)
+    transport, client = (
+        TlsTransport(ours, certificates.server_side(tmp_path)),
+        Client(theirs, certificates.client_side()),
+    )
+    nursery.start_soon(transport.handshake)
+    await client.handshake()
+    await write(client, b"")
+    machine, clock = FakeWire(), Clock(trio.current_time, lambda: 0)
+    connection = Connection(transport, machine, FakeLobby(), clock, nursery, "peer")  # type: ignore[arg-type]
+    nursery.start_soon(connection.run)
+    await read_tickets(client)
+    machine.out += bytes(50_000)
+    connection.flush()
+    assert await read(client, 50_000) == bytes(50_000)
+    nursery.cancel_scope.cancel()
+
+
+async def read_tickets(client: Client) -> None:
+    await trio.testing.wait_all_tasks_blocked()
+    while client.try_receive() is not None or client._below._incoming.data:  # type: ignore[attr-defined]
+        await trio.testing.wait_all_tasks_blocked()
 
 
 async def test_a_stop_ends_connections_with_close_notify_and_does_not_wait_for_handshakes(

@@ -1,5 +1,8 @@
 """What a person sees at the start, and the line of statistics."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -124,6 +127,11 @@ async def test_statistics_are_one_line(
     assert figures["calls.Tasks.Submit.ok"] == 1
     assert figures["calls.Tasks.Submit.unknown_pool"] == 1
     nursery.cancel_scope.cancel()
+
+
+def test_who_does_not_listen_to_http_does_not_pay_for_it() -> None:
+    code = "import sys, cronoq._runtime.serve, cronoq._cli.prediction; sys.exit('hypercorn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
 
 
 def test_a_fault_is_described_without_its_message() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 import trustme
 
 from cronoq._runtime.tls import HTTP_PROTOCOLS, TlsTransport, server_context
@@ -145,6 +146,32 @@ async def test_a_closing_peer_is_the_end_and_data_before_it_counts(context: ssl.
     assert await read(line.server, 4) == b"last"
     await line.server.wait_readable()
     assert line.server.try_receive() == b""
+
+
+async def test_a_close_notify_is_the_end_although_the_connection_stays_open(context: ssl.SSLContext) -> None:
+    line = await Line(context).shake()
+    line.client._object.write(b"last")
+    with pytest.raises(ssl.SSLWantReadError):
+        line.client._object.unwrap()
+    line.client._flush()
+    with trio.fail_after(5):
+        assert await read(line.server, 5) == b"last"
+
+
+async def test_what_reading_produces_is_sent(context: ssl.SSLContext) -> None:
+    """A key update, for example. This client cannot ask for one, so the answer is put where it would be."""
+    line = await Line(context).shake()
+    await read_all_now(line.theirs)
+    line.server._outgoing.write(b"an answer of TLS")
+    line.client.try_send(b"x")
+    assert line.server.try_receive() == b"x"
+    assert await read_all_now(line.theirs) == b"an answer of TLS"
+
+
+async def read_all_now(below: MemoryTransport) -> bytes:
+    """What lies in the pipe."""
+    await trio.testing.wait_all_tasks_blocked()
+    return below.try_receive() or b""
 
 
 async def test_an_end_without_close_notify_is_a_reset(context: ssl.SSLContext) -> None:

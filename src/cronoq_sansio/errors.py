@@ -103,7 +103,10 @@ MAPPINGS: dict[Code, Mapping] = {
         "Retry with backoff; with a key no task is made twice.",
     ),
     Code.DEADLINE_EXCEEDED: Mapping(
-        GrpcStatus.DEADLINE_EXCEEDED, 504, "The wait or the call's deadline ran out; the task goes on.", "Wait again."
+        GrpcStatus.DEADLINE_EXCEEDED,
+        504,
+        "The wait or the call's deadline ran out; a task that is stored goes on.",
+        "Wait again; a Submit that was told no `cronoq-task-id` is sent again with its key.",
     ),
     Code.CANCELLED: Mapping(
         GrpcStatus.CANCELLED,

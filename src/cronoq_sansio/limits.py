@@ -24,6 +24,7 @@ GOOD_TOKEN = 32  #: characters; spec: with fewer the operator is warned
 
 MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
 MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares them with the live ones and compacts
+MAX_NACK_GROUPS = 64  #: worker groups that a refused lease chooses among; more cost time and change nothing
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
 OUTBOUND_PER_SLOT = 2  #: one lease and one abort per slot (source page, protocol rule 7) …
@@ -46,7 +47,8 @@ MAX_UNSENT_CONTROL = 64 << 10  #: of these, replies to PING and SETTINGS
 MAX_HEADER_BLOCK = 64 << 10  #: raw, over HEADERS and CONTINUATION
 MAX_HEADER_LIST = 16 << 10  #: decoded; server.md section 3
 MAX_HEADER_FIELDS = 100  #: clients send about ten; Apache stops at 100 too
-INITIAL_WINDOW = 1 << 20  #: per stream; server.md section 3
+INITIAL_WINDOW = 65_535  #: per stream, HTTP/2's own: a peer may use that much before it has read our SETTINGS
+MESSAGE_WINDOW = 1 << 20  #: per stream, within a message larger than that; server.md section 3
 MAX_FRAME = 16_384  #: the smallest that HTTP/2 allows
 MAX_GRPC_TIMEOUT_DIGITS = 8  #: gRPC over HTTP/2, "TimeoutValue"
 MAX_STATUS_MESSAGE = 2_048  #: escaped `grpc-message`; clients accept 8 KiB of trailers in all
@@ -70,9 +72,9 @@ HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
-MAX_WAITING_BYTES = 64 << 20  #: payload bytes that wait for a commit before new work is refused
+MAX_WAITING_BYTES = 64 << 20  #: bytes of new tasks, without outputs, that wait for a commit before new work is refused
 MIN_OUTBOX_SWEEP = 4_096  #: actions that the outbox holds before it looks for those that nobody wants any more
-MAX_WAITING_OUTPUT = 256 << 20  #: output bytes that wait before workers get no flow-control credit either
+MAX_WAITING_OUTPUT = 256 << 20  #: bytes of outputs; from here on neither calls nor workers get credit: one per lease
 COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries
 COMMIT_PRESSURE = 5 * SECOND  #: a commit older than this refuses new work
 MAX_STORE_OUTAGE = 300 * SECOND  #: source page "Store errors"; then the term ends

@@ -12,7 +12,14 @@ from tests.acceptance.server import Server
 Starter = Callable[..., Server]
 
 
-@pytest.fixture(params=["memory", "sqlite"], scope="module")
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module that is not about stores says so with `STORES = ["memory"]`."""
+    if "server" in metafunc.fixturenames:
+        stores = getattr(metafunc.module, "STORES", ["memory", "sqlite"])
+        metafunc.parametrize("server", stores, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="module")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A running server on each store, shared by the tests of a module; a module sets `SERVER` to change tables."""
     tables: dict[str, Any] = getattr(request.module, "SERVER", {})

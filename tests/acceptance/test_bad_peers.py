@@ -12,6 +12,7 @@ from tests.acceptance.clients import connect
 from tests.acceptance.server import HANG
 from tests.acceptance.workers import serving
 
+STORES = ["memory"]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 SETTINGS = b"\0\0\0\4\0\0\0\0\0"
 CLOSED_WITHIN = 5.0
@@ -101,6 +102,23 @@ def test_what_is_certainly_wrong_is_closed_at_once(server):
         peer = Peer(server.port, PEERS[name])
         peer.run()
         assert peer.closed_after is not None and peer.closed_after < 2, name
+
+
+def test_pings_keep_good_connections_and_end_dead_ones(start):
+    server = start("memory", limits="keepalive_interval_s = 0.3\nkeepalive_timeout_s = 0.3")
+    dead = Peer(server.port, PREFACE + SETTINGS)  # reads, but answers nothing
+    dead.start()
+    pinging = {
+        "grpc.keepalive_time_ms": 100,
+        "grpc.keepalive_permit_without_calls": 1,
+        "grpc.http2.max_pings_without_data": 0,
+    }
+    with connect(server.address, **pinging) as client, serving(client.channel):
+        dead.join(HANG)
+        assert dead.closed_after is not None and 0.5 <= dead.closed_after < 6
+        assert client.submit(wait=True, payload=b"still here").result.output == b"still here"
+        assert server.statistics()["connections"] == "1"
+        assert client.snapshot().workers_connected == 1, "the worker's connection was never lost"
 
 
 def test_a_request_that_is_not_grpc_gets_an_http_answer(server):

@@ -51,6 +51,11 @@ def test_a_task_without_anything_goes_to_the_default_pool(client):
     assert (info.attempt, info.max_attempts, info.priority) == (0, 3, pb.PRIORITY_NORMAL)
 
 
+def test_a_number_that_is_0_in_the_retry_policy_takes_the_pools_value(client):
+    task_id = client.submit(retry=pb.RetryPolicy(initial_backoff_s=0.1)).id
+    assert client.get(task_id).max_attempts == 3
+
+
 def test_a_key_makes_one_task_however_often_it_is_submitted(client):
     first = client.submit(pool="key", key="once", payload=b"1")
     again = client.submit(pool="key", key="once", payload=b"2")

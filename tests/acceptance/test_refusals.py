@@ -6,7 +6,7 @@ import grpc
 import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
-from tests.acceptance.clients import Status, refused, submission
+from tests.acceptance.clients import Status, connect, refused, submission
 from tests.acceptance.server import HANG
 
 SERVER = {
@@ -132,6 +132,17 @@ def test_a_full_server_refuses(client):
     assert len(taken) == 7
     for task_id in taken:
         assert client.cancel(task_id)
+
+
+def test_payloads_beyond_the_budget_are_refused_until_there_is_room(start):
+    server = start("memory", limits="max_payload_bytes = 100000\nmax_message_bytes = 100000")
+    with connect(server.address) as client:
+        first = client.submit(payload=bytes(60_000)).id
+        with refused(Status.RESOURCE_EXHAUSTED, "max_payload_bytes"):
+            client.submit(payload=bytes(60_000))
+        client.submit(payload=bytes(30_000))
+        assert client.cancel(first)
+        client.submit(payload=bytes(60_000))
 
 
 @pytest.mark.parametrize("path", ["/cronoq.v1.Tasks/Nothing", "/cronoq.v1.Nobody/Get", "/grpc.health.v1.Health/Check"])

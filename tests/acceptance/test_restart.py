@@ -1,4 +1,4 @@
-"""What is there after a restart on SQLite: finished tasks with their outputs, waiting ones, attempts that were running."""
+"""What is there after a restart on SQLite: finished tasks with their outputs, waiting ones, attempts that ran."""
 
 import time
 

@@ -14,13 +14,20 @@ def stopping(server):
     wait_until(lambda: "stopping" in server.output(), "it stops")
 
 
+def awaiting(client, task_id):
+    """A Wait that is with the server, which stops as soon as no lease runs and then answers none any more."""
+    wait = client.tasks.Wait.future(pb.WaitRequest(task=reference(task_id)), timeout=HANG)
+    client.snapshot()
+    return wait
+
+
 def test_a_running_attempt_finishes_during_the_grace(start):
     server = start("sqlite", server="shutdown_grace_s = 60")
     with connect(server.address) as client, Worker(client.channel, slots=2) as worker:
         task_id = client.submit(retry=retry(1)).id
         lease = worker.lease().lease
         waits = [
-            client.tasks.Wait.future(pb.WaitRequest(task=reference(task_id)), timeout=HANG),
+            awaiting(client, task_id),
             client.tasks.Submit.future(submission(wait=True, key="unstarted"), timeout=HANG),
         ]
         other = worker.lease().lease
@@ -57,8 +64,9 @@ def test_nothing_new_is_dispatched_during_the_grace(start):
         second = client.submit().id
         stopping(server)
         worker.set_slots(5)
+        wait = awaiting(client, first)
         worker.complete(lease)
-        assert word(client.wait(first).status) == "succeeded"
+        assert word(wait.result(HANG).status) == "succeeded"
         worker.receive("shutdown")
     assert server.wait() == 0
     server.start()
@@ -81,8 +89,9 @@ def test_cancel_and_nack_go_on_during_the_grace(start):
             assert client.cancel(waiting)
             refuser.nack(leases[moved])
             assert taker.lease().lease == leases[moved]
+            wait = awaiting(client, moved)
             taker.complete(leases[moved], b"moved")
-            assert client.wait(moved).output == b"moved"
+            assert wait.result(HANG).output == b"moved"
     assert server.wait() == 0
 
 
@@ -104,7 +113,7 @@ def test_leases_left_after_the_grace_are_given_back(start):
     with connect(server.address) as client, Worker(client.channel) as worker:
         task_id = client.submit(retry=retry(2), payload=b"again").id
         lease = worker.lease().lease
-        wait = client.tasks.Wait.future(pb.WaitRequest(task=reference(task_id)), timeout=HANG)
+        wait = awaiting(client, task_id)
         begun = time.monotonic()
         server.terminate()
         abort = worker.receive("abort")

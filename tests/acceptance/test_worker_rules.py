@@ -1,5 +1,6 @@
 """The ten protocol rules of the worker stream, on real streams."""
 
+import contextlib
 import threading
 import time
 
@@ -7,7 +8,7 @@ import grpc
 import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
-from tests.acceptance.clients import Status, connect, reference, refused, retry, wait_until, word
+from tests.acceptance.clients import Status, connect, reference, refused, retry, submission, wait_until, word
 from tests.acceptance.server import HANG
 from tests.acceptance.workers import Worker, serving
 
@@ -21,23 +22,26 @@ name = "large"
 max = 5000
 max_slots_per_worker = 7
 """
-for _name in (
-    "expiry",
-    "alive",
-    "timeout",
-    "cut",
-    "stale",
-    "gone",
-    "half",
-    "twice",
-    "abort",
-    "drain",
-    "shrink",
-    "over",
-):
+for _name in ["expiry", "alive", "timeout", "cut", "stale", "gone", "twice", "abort", "shrink", "flicker", "groups"]:
     POOLS += f'[[pools]]\nname = "{_name}"\nmax = 4\nlease_ttl_s = {TTL}\n'
 
 SERVER = {"limits": "max_slots_per_worker = 9\nmax_tags = 2\nmax_tag_len = 16", "pools": POOLS}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def silence(server):
+    """A stream that says nothing, beside all other tests of the module: its end, and the seconds until then."""
+    found = []
+
+    def listen():
+        begun = time.monotonic()
+        with connect(server.address) as client, Worker(client.channel, register=False) as worker:
+            found.append((*worker.ended(bound=100), time.monotonic() - begun))
+
+    thread = threading.Thread(target=listen, daemon=True)
+    thread.start()
+    yield lambda: (thread.join(HANG), found[0])[1]
+    thread.join(HANG)
 
 
 # --- 1: register first
@@ -68,15 +72,6 @@ def test_a_stream_closed_without_a_message_is_refused(client):
     with Worker(client.channel, register=False) as worker:
         worker.half_close()
         assert worker.ended()[0] is Status.INVALID_ARGUMENT
-
-
-def test_ten_seconds_of_silence_end_the_stream(client):
-    begun = time.monotonic()
-    with Worker(client.channel, register=False) as worker:
-        code, details = worker.ended(bound=100)
-    assert code is Status.DEADLINE_EXCEEDED
-    assert "Register" in details
-    assert 9.5 <= time.monotonic() - begun < 15
 
 
 def test_a_second_register_ends_the_stream(client):
@@ -172,6 +167,51 @@ def test_slots_can_be_changed(client):
         for _ in range(2):
             worker.complete(worker.lease().lease)
     assert client.snapshot().totals.lease_expiries == 0
+
+
+def test_slots_that_change_all_the_time_cost_no_attempt(client):
+    """A dispatch that meets a slot which has just gone is taken back: each of these tasks has one attempt only."""
+    count = 200
+    calls = [
+        client.tasks.Submit.future(submission(wait=True, pool="flicker", retry=retry(1)), timeout=3 * HANG)
+        for _ in range(count)
+    ]
+    over = threading.Event()
+
+    def flicker(worker):
+        number = 0
+        while not over.is_set():
+            worker.set_slots(number % 5)
+            number += 1
+            time.sleep(0.001)
+
+    with (
+        connect_to(client) as other,
+        serving(client.channel, pool="flicker", slots=4) as one,
+        serving(other.channel, pool="flicker", slots=4) as two,
+    ):
+        threads = [threading.Thread(target=flicker, args=(worker,), daemon=True) for worker in (one, two)]
+        for thread in threads:
+            thread.start()
+        ends = [word(call.result(3 * HANG).result.status) for call in calls]
+        over.set()
+        for thread in threads:
+            thread.join(HANG)
+    assert ends == ["succeeded"] * count
+
+
+def test_groups_go_with_their_last_worker(client):
+    labelled = [{}, {"host": "a"}, {"host": "b"}]
+    with contextlib.ExitStack() as stack:
+        for labels in ({"host": "b"}, {"host": "a"}, {"host": "a"}):
+            stack.enter_context(Worker(client.channel, pool="groups", slots=2, labels=labels))
+        assert groups(client) == list(zip(labelled, (0, 4, 2), strict=True))
+    wait_until(lambda: groups(client) == [({}, 0)], "only the group that is always there is left")
+
+
+def groups(client):
+    (pool,) = [pool for pool in client.snapshot().pools if pool.name == "groups"]
+    return [(dict(group.labels), group.capacity) for group in pool.groups]
 
 
 def capacity(client, name):
@@ -380,3 +420,13 @@ def test_the_last_attempt_of_a_worker_that_goes_is_final(client):
         worker.lease()
     result = wait.result(HANG)
     assert (word(result.status), result.message) == ("dead_lettered", "worker disconnected")
+
+
+# --- 1 again, last in this file because it takes as long as some others together
+
+
+def test_ten_seconds_of_silence_end_the_stream(silence):
+    code, details, seconds = silence()
+    assert code is Status.DEADLINE_EXCEEDED
+    assert "Register" in details
+    assert 9.9 <= seconds < 15

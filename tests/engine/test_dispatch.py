@@ -1,5 +1,7 @@
 """The order of dispatch: classes, aging, FIFO within a class, and the place of a retried task."""
 
+import gc
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -133,13 +135,15 @@ def test_released_leases_give_an_empty_step_even_with_dispatches_left():
 @given(st.lists(st.tuples(st.sampled_from(["push", "back", "pop", "leave"]), st.integers(0, 50)), max_size=120))
 def test_a_lane_is_a_sorted_set(operations):
     """Against the naive queue: a list that is sorted each time."""
-    lane, naive, popped, number = Lane(), [], [], 0
+    live: dict[int, Task] = {}
+    lane, naive, popped, number = Lane(live), [], [], 0
     owner = Rig().engine.pools["default"]
     for operation, choice in operations:
         if operation == "push":
             number += 1
             task = Task(number, spec(), owner, STEADY, 0, 0)
             task.status = TaskStatus.READY
+            live[task.id] = task
             lane.push(task)
             naive.append(task)
         elif operation == "back" and popped:
@@ -159,6 +163,28 @@ def test_a_lane_is_a_sorted_set(operations):
         if naive:
             assert lane.head() is min(naive, key=lambda task: task.id)
     assert {task.id for task in lane.tasks()} == {task.id for task in naive}
+
+
+def test_a_cancelled_task_leaves_nothing_but_its_id_behind():
+    """However many wait beside it: its payload would count against no bound."""
+
+    def count():
+        gc.collect()
+        return sum(type(thing) is Task for thing in gc.get_objects())
+
+    rig = Rig()
+    rig.submit(*(spec() for _ in range(60)))
+    before = count()
+    for _ in range(50):
+        (task,) = rig.submit(spec())
+        rig.handle(ev.TaskCancelled(None, task))
+    rig.ended.clear()
+    rig.handle()
+    assert count() == before
+
+
+def test_the_cap_of_aging_is_the_specified_one():
+    assert (tuple(n * SECOND for n in (10_000, 1_000, 100, 10)), 800 * SECOND) == (BASE, AGE_CAP)
 
 
 def test_a_lane_does_not_grow_by_tasks_that_leave():

@@ -9,86 +9,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from cronoq._runtime.serve import DONE, FAILED, Server
-from cronoq._stores.base import Batch, Done, Fenced, StoreError, StoreUnavailable
+from cronoq._runtime.serve import DONE, FAILED
+from cronoq._stores.base import Fenced, StoreHeld, StoreUnavailable
 from cronoq._stores.memory import MemoryStore
-from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.service.messages import Submit
 from cronoq_sansio.service.service import Service
-from cronoq_sansio.settings import ServerSettings, Settings
 from cronoq_sansio.spec import TaskStatus
 from cronoq_sansio.wire import pb
-from tests.runtime.caller import Caller
-from tests.runtime.fakes import WALL
-
-GRACE = 10 * SECOND
-SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0), http_addr=None, shutdown_grace=GRACE))
-
-
-class DurableStore(MemoryStore):
-    """The memory store in the part of a durable one: commits may hang or fail, and what is in it outlives a term."""
-
-    volatile = False
-
-    def __init__(self) -> None:
-        super().__init__(key_retention=3_600 * SECOND, key_retention_max=1_000)
-        self.trouble: StoreError | None = None
-        self.hanging = False
-        self.loading = trio.Event()
-        self.loading.set()
-        self._hung: tuple[Batch, Done] | None = None
-
-    async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        await self.loading.wait()
-        async for portion in super().load(finished_since):
-            yield portion
-
-    def begin_commit(self, batch: Batch, done: Done) -> None:
-        if self.hanging:
-            self._hung = (batch, done)
-        elif self.trouble is not None:
-            done(self.trouble)
-        else:
-            super().begin_commit(batch, done)
-
-    def go_on(self) -> None:
-        self.hanging = False
-        hung, self._hung = self._hung, None
-        if hung is not None:
-            self.begin_commit(*hung)
-
-
-class House:
-    """A server, its store, and what became of it."""
-
-    def __init__(self, nursery: trio.Nursery, store: MemoryStore, settings: Settings = SETTINGS) -> None:
-        self.nursery = nursery
-        self.store = store
-        self.abandoned: list[int] = []
-        self.bound: list[tuple[str, int]] = []
-        self.server = Server(settings, store, self.bound.extend, wall=wall, abandon=self.abandoned.append)
-        self.code: int | None = None
-        self.error: StartError | None = None
-        self.ended_at = 0.0
-
-    async def open(self) -> "House":
-        self.nursery.start_soon(self._run)
-        await trio.testing.wait_all_tasks_blocked()
-        return self
-
-    async def _run(self) -> None:
-        try:
-            self.code = await self.server.run(signals=False)
-        except StartError as error:
-            self.error = error
-        self.ended_at = trio.current_time()
-
-    def caller(self) -> Caller:
-        return Caller(self.server, self.nursery)
+from tests.runtime.house import GRACE, SETTINGS, DurableStore, House
 
 
 @pytest.fixture
@@ -101,11 +32,6 @@ async def house(nursery: trio.Nursery, durable: DurableStore) -> AsyncIterator[H
     yield await House(nursery, durable).open()
     durable.go_on()
     nursery.cancel_scope.cancel()
-
-
-def wall() -> int:
-    """A wall clock that goes with the clock of the test."""
-    return WALL + round(trio.current_time() * SECOND)
 
 
 def break_on_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
@@ -260,6 +186,16 @@ async def test_a_fenced_commit_is_not_acknowledged(autojump_clock: MockClock, ho
     await trio.sleep(1.5)
     assert house.server.terms.claim is not None and house.server.terms.claim.epoch == 2
     assert (await house.caller().submit()).id
+
+
+async def test_a_server_that_lost_its_store_to_a_living_one_ends(autojump_clock: MockClock, house: House) -> None:
+    store = house.store
+    assert isinstance(store, DurableStore)
+    store.trouble, store.holder = Fenced("epoch 1 is over"), StoreHeld("in use by the server with pid 7")
+    refused = await house.caller().submit()
+    assert refused.status is GrpcStatus.UNAVAILABLE
+    await trio.sleep(limits.TERM_RESTART_MIN / SECOND + 0.5)
+    assert str(house.error) == "this server lost its store to another one: in use by the server with pid 7"
 
 
 async def test_the_wait_for_an_outage_has_an_end(autojump_clock: MockClock, house: House) -> None:

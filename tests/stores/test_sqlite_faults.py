@@ -16,6 +16,7 @@ from cronoq._stores.base import Fenced, StoreError, StoreUnavailable
 from cronoq_sansio.engine.records import OutputStored, TaskInserted
 from cronoq_sansio.errors import LocalProtocolError
 from cronoq_sansio.spec import TaskStatus
+from tests.small_disk import small_disk
 from tests.stores.support import (
     UNIX,
     WALL,
@@ -293,16 +294,11 @@ Harness("sqlite", "trio", folder).with_store(body)
 """
 
 
-def test_a_really_full_disk(tmp_path):
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(folder)]
-    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("only the superuser can mount a small file system")
-    try:
+def test_a_really_full_disk():
+    with small_disk("2m") as folder:
+        if folder is None:
+            pytest.skip("only the superuser can mount a small file system")
         run = run_python(FULL, str(folder))
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
     assert run.stdout == "survived\n", run.stderr
 
 

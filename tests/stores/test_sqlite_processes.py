@@ -11,7 +11,7 @@ import time
 import anyio
 import pytest
 
-from cronoq._stores.base import Fenced, StoreUnusable
+from cronoq._stores.base import Fenced, StoreHeld, StoreUnusable
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.spec import TaskStatus
 from tests.stores.support import UNIX, attempt, batch, commit, ended, find, inserted, live, loaded
@@ -148,6 +148,47 @@ def test_without_its_lock_file_a_leader_is_fenced_by_the_next_one(tmp_path):
     anyio.run(body, backend="trio")
 
 
+def test_a_fenced_leader_does_not_take_the_store_back_from_a_living_one(tmp_path):
+    path = tmp_path / "cronoq.db"
+
+    async def body():
+        first = SqliteStore(path, key_retention_max=10)
+        await first.open()
+        claim = await first.claim(UNIX)
+        (tmp_path / "cronoq.db.leader").unlink()
+        second = start(HOLDER, path)
+        assert second.stdout.readline() == "ready\n"
+        try:
+            assert isinstance(await attempt(first, batch(inserted(claim.first_task_id))), Fenced)
+            for _ in range(2):
+                with pytest.raises(StoreHeld, match=f"is in use by the server with pid {second.pid};"):
+                    await first.claim(UNIX)
+            await anyio.to_thread.run_sync(second.communicate, "")
+        finally:
+            second.kill()
+            second.communicate()
+        assert (await first.claim(UNIX)).epoch == 3, "the other one has ended"
+        await first.close()
+
+    anyio.run(body, backend="trio")
+
+
+def test_a_leader_whose_lock_file_was_deleted_locks_the_new_one_with_its_next_claim(tmp_path):
+    path = tmp_path / "cronoq.db"
+
+    async def body():
+        first = SqliteStore(path, key_retention_max=10)
+        await first.open()
+        await first.claim(UNIX)
+        (tmp_path / "cronoq.db.leader").unlink()
+        assert (await first.claim(UNIX)).epoch == 2
+        with pytest.raises(StoreHeld):
+            await take(path)
+        await first.close()
+
+    anyio.run(body, backend="trio")
+
+
 def test_after_a_clean_stop_the_next_one_leads(holder, tmp_path):
     holder.communicate("")
     assert anyio.run(take, tmp_path / "cronoq.db", backend="trio") == (2, ["held"])
@@ -176,15 +217,15 @@ def test_kill_9_at_random_instants_loses_no_acknowledged_batch(tmp_path):
     draw = random.Random(20_261_129)
     acknowledged = []
     for cycle in range(1, 7):
-        process = start(COMMITTER, path)
-        for _ in range(draw.randint(1, 40)):
-            acknowledged.append(int(process.stdout.readline()))
-        busy = draw.randint(0, 20_000)
-        while busy:  # a random instant, often in the middle of the next commit
-            busy -= 1
-        process.kill()
-        rest, _ = process.communicate()
-        acknowledged += [int(line) for line in rest.splitlines()]
+        with start(COMMITTER, path) as process:
+            for _ in range(draw.randint(1, 40)):
+                acknowledged.append(int(process.stdout.readline()))
+            busy = draw.randint(0, 20_000)
+            while busy:  # a random instant, often in the middle of the next commit
+                busy -= 1
+            process.kill()
+            # Not communicate(): it would lose what readline() has read ahead.
+            acknowledged += [int(line) for line in process.stdout.read().splitlines() if line]
         anyio.run(check, path, acknowledged, cycle, backend="trio")
 
 

@@ -73,9 +73,10 @@ class Peer:
         frame_size: int = 16_384,
         credit: bool = True,
         auth: Any = authenticate,
+        refusal: Any = None,
     ) -> None:
         self.now = START
-        self.server = GrpcServer(limits or LimitSettings(), START, auth)
+        self.server = GrpcServer(limits or LimitSettings(), START, auth, refusal)
         self.client = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.client.initiate_connection()
         self.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window, SettingCodes.MAX_FRAME_SIZE: frame_size})
@@ -83,6 +84,7 @@ class Peer:
             self.client.increment_flow_control_window(16 << 20)
         self.credit = credit
         self.events: list[Any] = []
+        self.unsent: list[tuple[int, bytes, bool]] = []
         self.streams: dict[int, Seen] = {}
         self.goaways: list[tuple[int, int]] = []
         self.unread = b""
@@ -111,11 +113,23 @@ class Peer:
         return stream_id
 
     def data(self, stream_id: int, data: bytes, *, end: bool = False) -> None:
-        size = self.client.max_outbound_frame_size
-        pieces = [data[at : at + size] for at in range(0, len(data), size)] or [b""]
-        for piece in pieces[:-1]:
-            self.client.send_data(stream_id, piece)
-        self.client.send_data(stream_id, pieces[-1], end_stream=end)
+        """Send as far as the windows allow; `exchange` sends the rest when there is credit."""
+        self.unsent.append((stream_id, data, end))
+        self._send()
+
+    def _send(self) -> None:
+        waiting, self.unsent = self.unsent, []
+        for stream_id, data, end in waiting:
+            while True:
+                window = self.client.local_flow_control_window(stream_id)
+                room = min(self.client.max_outbound_frame_size, window, len(data))
+                if data and room <= 0:
+                    self.unsent.append((stream_id, data, end))
+                    break
+                piece, data = data[:room], data[room:]
+                self.client.send_data(stream_id, piece, end_stream=end and not data)
+                if not data:
+                    break
 
     def call(self, message: Any, path: str = SUBMIT, *extra: tuple[str, str], **over: str | None) -> int:
         """A whole unary call."""
@@ -140,6 +154,7 @@ class Peer:
         self.now += after
         fresh: list[Any] = []
         while True:
+            self._send()
             sent = self.client.data_to_send()
             if sent:
                 fresh += self.server.receive(sent, self.now)

@@ -1,5 +1,6 @@
 """Flow control both ways, bounded memory, and streams that make no progress."""
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -44,6 +45,34 @@ def worker(peer: Peer, slots: int = 1_000) -> tuple[int, Any]:
 
 
 # --- sending
+
+
+def test_large_replies_that_nobody_takes_are_not_all_encoded() -> None:
+    """A peer asks often and takes a byte of each reply: no more than what is being sent is there as bytes."""
+    limits = LimitSettings(max_message_bytes=4_096)
+    peer = Peer(limits, window=1, credit=False)
+    ids = [answer(peer, b"o" * 3_000)[0] for _ in range(20)]
+    peer.exchange()
+    held = [len(stream.partial) for stream in peer.server._streams.values() if stream.partial is not None]
+    assert len(held) == 2 and sum(held) <= 2 * limits.max_message_bytes
+    for stream_id in ids:  # each in its turn gets through
+        peer.client.increment_flow_control_window(100_000, stream_id)
+        peer.exchange()
+    assert all(peer.streams[stream_id].ended for stream_id in ids)
+    assert peer.server._encoded == 0 and not peer.server._streams
+
+
+def test_a_stream_that_stands_back_for_another_is_not_reset_as_stalled() -> None:
+    peer = Peer(LimitSettings(max_message_bytes=4_096), window=1, credit=False)
+    for _ in range(4):
+        answer(peer, b"o" * 3_000)
+    peer.exchange()
+    left = []
+    for _ in range(8):
+        peer.timer(fixed.STALL_SCAN)
+        peer.exchange()
+        left.append(len(peer.server._streams))
+    assert left[:3] == [4, 4, 4] and 2 in left and left[-1] == 0, "two at a time: those that are being sent"
 
 
 def test_a_reply_waits_for_the_streams_window() -> None:
@@ -201,17 +230,17 @@ def test_held_workers_get_no_credit() -> None:
     peer = Peer()
     work, stream = worker(peer)
     peer.server.hold_credit(calls=True, workers=True)
-    complete = frame(pb.WorkerMessage(complete=pb.Complete(lease=1, output=b"o" * 100_000)).SerializeToString())
+    complete = frame(pb.WorkerMessage(complete=pb.Complete(lease=1, output=b"o" * 10_000)).SerializeToString())
     heard = 0
     while peer.client.local_flow_control_window(work) >= len(complete):
         peer.data(work, complete)
         (event,) = peer.exchange()
-        assert event == WorkerSent(stream, Complete(1, b"o" * 100_000, ""))
+        assert event == WorkerSent(stream, Complete(1, b"o" * 10_000, ""))
         heard += 1
-    assert heard == 10  # what the first window allows, each of them whole
+    assert heard == 6  # what the first window allows, each of them whole
     peer.server.hold_credit(calls=True, workers=False)
     peer.exchange()
-    assert peer.client.local_flow_control_window(work) > 900_000
+    assert peer.client.local_flow_control_window(work) == fixed.INITIAL_WINDOW
 
 
 def test_held_streams_are_not_taken_for_stalled_ones() -> None:
@@ -228,48 +257,74 @@ def test_held_streams_are_not_taken_for_stalled_ones() -> None:
     assert fill(peer, call, MIB) == MIB
 
 
-def test_unfinished_messages_of_a_connection_are_bounded() -> None:
+def test_unfinished_messages_of_a_connection_are_bounded_and_none_is_refused() -> None:
     limit = 2 * MIB
     peer = Peer(LimitSettings(max_message_bytes=limit))
     ids = [begin(peer, limit) for _ in range(20)]
-    for stream_id in ids:
-        fill(peer, stream_id, 900_000)
-        assert peer.server._credit.unfinished <= 2 * limit
-    refused = [stream_id for stream_id in ids if peer.streams[stream_id].status == RESOURCE_EXHAUSTED]
-    assert refused == ids[4:]  # the newest
-    assert "send fewer at a time" in peer.streams[refused[0]].message
-    for stream_id in ids[:3]:  # the oldest go on to their end, one after the other; the fourth makes room for them
-        assert fill(peer, stream_id, limit - 900_000) == limit - 900_000
+    credit = peer.server._credit
+    while any(fill(peer, stream_id, 100_000) for stream_id in ids):
+        assert credit.promised <= 2 * limit + fixed.MESSAGE_WINDOW
+        assert credit.unfinished <= credit.promised + 20 * fixed.INITIAL_WINDOW
+    # The oldest is all there; some are as far as they were let, the others have used their first window.
+    sizes = [peer.server._streams[stream_id].unfinished for stream_id in ids]
+    assert sizes[0] == limit and sizes[-10:] == [fixed.INITIAL_WINDOW] * 10
+    for number, stream_id in enumerate(ids):
+        rest = peer.server._streams[stream_id].missing
+        assert fill(peer, stream_id, rest) == rest, f"number {number} gets no credit when it is the oldest"
         peer.data(stream_id, b"", end=True)
         peer.exchange()
         assert peer.streams[stream_id].status == 3  # it was no task, but it was read
-    assert peer.streams[ids[3]].status == RESOURCE_EXHAUSTED
-    assert peer.server._credit.unfinished == 0
+    assert (credit.unfinished, credit.promised, credit.withheld) == (0, 0, {})
 
 
 def test_only_the_oldest_gets_credit_above_one_message() -> None:
     limit = 4 * MIB
     peer = Peer(LimitSettings(max_message_bytes=limit))
-    ids = [begin(peer, limit) for _ in range(6)]
+    ids = [begin(peer, limit) for _ in range(8)]
     for stream_id in ids[1:]:
-        fill(peer, stream_id, MIB - 5)
-    assert peer.server._credit.unfinished > limit
-    assert fill(peer, ids[5], 1) == 0
+        fill(peer, stream_id, 900_000)
+    assert peer.server._credit.promised > limit
+    assert fill(peer, ids[7], MIB) == 0
     assert fill(peer, ids[0], 2 * MIB) == 2 * MIB
     assert all(peer.streams[stream_id].status is None for stream_id in ids)
 
 
-def test_a_worker_may_be_refused_too() -> None:
-    peer = Peer(LimitSettings(max_message_bytes=65_536))
-    begun = [begin(peer, 65_536) for _ in range(2)]
+def test_many_messages_at_once_all_arrive() -> None:
+    """A client that starts sixty at once and sends them in turns: each waits for its credit, none is refused."""
+    peer = Peer(LimitSettings(max_message_bytes=MIB))
+    payload = bytes(1_000_000)
+    ids = [peer.headers() for _ in range(60)]
+    data = frame(pb.SubmitRequest(task=pb.TaskSpec(payload=payload)).SerializeToString())
+    for stream_id in ids:
+        peer.data(stream_id, data, end=True)
+    events = peer.exchange()
+    assert [event.request.spec.payload for event in events] == [payload] * 60
+    assert peer.unsent == [] and peer.server._credit.promised == 0
+
+
+def test_small_messages_of_a_worker_get_credit_in_portions() -> None:
+    peer = Peer()
+    work, _ = worker(peer)
+    beat = frame(pb.WorkerMessage(heartbeat=pb.Heartbeat(lease=1)).SerializeToString())
+    windows = []
+    for _ in range(100):
+        peer.data(work, beat * 100)
+        peer.exchange()
+        windows.append(peer.client.local_flow_control_window(work))
+    assert min(windows) > fixed.INITIAL_WINDOW // 3
+    assert max(windows) <= fixed.INITIAL_WINDOW
+    assert sum(later > earlier for earlier, later in pairwise(windows)) < 10
+    assert peer.server._credit.promised == 0
+
+
+def test_a_message_before_which_the_window_was_partly_used_gets_credit_too() -> None:
+    peer = Peer()
     work, stream = worker(peer)
-    peer.data(work, (65_000).to_bytes(5, "big"))
-    for stream_id in begun:
-        fill(peer, stream_id, 60_000)
-    peer.data(work, b"x" * 16_000)
-    (gone,) = peer.exchange()
-    assert isinstance(gone, WorkerGone) and gone.stream is stream
-    assert peer.streams[work].status == RESOURCE_EXHAUSTED
+    for size in (20_000, 60_000, 10_000, 200_000, 5_000_000, 1):
+        complete = frame(pb.WorkerMessage(complete=pb.Complete(lease=1, output=b"o" * size)).SerializeToString())
+        peer.data(work, complete)
+        assert peer.exchange() == [WorkerSent(stream, Complete(1, b"o" * size, ""))]
+    assert peer.unsent == []
 
 
 # --- stalls

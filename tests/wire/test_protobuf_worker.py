@@ -119,7 +119,7 @@ def test_no_bytes_make_decoding_fail(data: bytes) -> None:
 
 
 def lease(spec: TaskSpec) -> Lease:
-    pool = Pool(PoolSettings(lease_ttl=20 * SECOND))
+    pool = Pool(PoolSettings(lease_ttl=20 * SECOND), {})
     task = Task(5, spec, pool, RetryPolicy(3, 0, 1.0, 0, True), 0, 0)
     task.attempt = 2
     return Lease(77, task, (), 0)

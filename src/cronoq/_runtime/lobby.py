@@ -11,16 +11,12 @@ from typing import Any
 
 import trio
 
-from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
 from cronoq._runtime.driver import Driver
-from cronoq._runtime.performer import worker_fields
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import SHUTDOWN_LINGER
-from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected, WorkerGone
-
-log = get_logger("worker")
+from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected
 
 STARTING = Rejection(Code.UNAVAILABLE, "the server is starting: it reads its store; try again")
 LOST = Rejection(Code.UNAVAILABLE, "the server starts anew; the outcome of this call is unknown: try again, with a key")
@@ -46,6 +42,10 @@ class Lobby:
         """True while a term serves."""
         return self._driver is not None
 
+    def refusal(self) -> Rejection | None:
+        """Why no call is served now; None while a term serves."""
+        return None if self._driver is not None else self._refusal
+
     # --- connections
 
     def enter(self, connection: Connection) -> None:
@@ -70,9 +70,6 @@ class Lobby:
         if driver is None or connection.dismissed:
             self._refuse(events)
             return
-        for event in events:
-            if type(event) is WorkerGone and (fields := worker_fields(event.stream)):
-                log.info("a worker disconnected", **fields, why=event.why, peer=connection.peer)
         driver.handle(events, now)
 
     def _refuse(self, events: Sequence[Any]) -> None:

@@ -180,7 +180,7 @@ class Server:
 
     def _connection(self, transport: Transport, peer: str) -> Connection:
         assert self._nursery is not None
-        machine = GrpcServer(self._settings.limits, self.clock.now(), self._authenticate)
+        machine = GrpcServer(self._settings.limits, self.clock.now(), self._authenticate, self.lobby.refusal)
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 
     def _accepted(self, connected: socket.socket, peer: str) -> None:

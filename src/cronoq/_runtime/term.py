@@ -6,7 +6,8 @@ lobby.
 
 After a fault (ours, or a store that was lost) a fresh term recovers from the store after a pause of 1 s, doubling to
 60 s. Five faults within ten minutes end the process, because a supervisor and a person should know; on the memory
-store they do not, because the process is all the memory there is.
+store they do not, because the process is all the memory there is. When another living server leads on the store by
+then, the process ends at once: two that took it from each other in turns would cost every running attempt each time.
 """
 
 import os
@@ -21,7 +22,7 @@ from cronoq._runtime.driver import Driver
 from cronoq._runtime.faults import TermEnded, describe
 from cronoq._runtime.lobby import Lobby
 from cronoq._runtime.performer import Performer
-from cronoq._stores.base import Claim, Store, StoreError, StoreUnavailable
+from cronoq._stores.base import Claim, Store, StoreError, StoreHeld, StoreUnavailable
 from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
@@ -53,6 +54,8 @@ class Terms:
         self._serving = serving
         self._faults: deque[int] = deque()
         self._stop = trio.Event()
+        self._graceful = False
+        """A term was told to stop gracefully: whatever ends it before it has done so is a fault of the stop."""
         self.claim: Claim | None = None
         self.driver: Driver | None = None
         self.service: Service | None = None
@@ -69,6 +72,8 @@ class Terms:
             except StoreError as error:
                 if self.driver is None:
                     raise StartError(str(error)) from error
+                if isinstance(error, StoreHeld):
+                    raise StartError(f"this server lost its store to another one: {error}") from error
                 await self._pause(TermEnded(str(error)))
             except TermEnded as ended:
                 await self._pause(ended)
@@ -161,6 +166,7 @@ class Terms:
 
     async def _stop_gracefully(self, driver: Driver, stopped: trio.Event) -> None:
         await self._stop.wait()
+        self._graceful = driver.ended is None
         driver.deliver([StopRequested(self._settings.server.shutdown_grace)])
         await stopped.wait()
         self._lobby.shut()
@@ -184,7 +190,9 @@ class Terms:
             await trio.sleep(seconds(limits.PRUNE_INTERVAL))
 
     async def _pause(self, ended: TermEnded) -> None:
-        """Count the fault and wait; raises `StartError` when there were too many."""
+        """Count the fault and wait; raises `StartError` when there were too many, or when a stop was under way."""
+        if self._graceful:
+            raise StartError(f"the stop did not end in order: {ended}")
         now = self._clock.now()
         faults = self._faults
         faults.append(now)
@@ -193,6 +201,6 @@ class Terms:
         if len(faults) >= limits.MAX_TERM_FAULTS and not self._store.volatile:
             raise StartError(f"{len(faults)} terms failed within ten minutes, the last one by {ended}")
         pause = min(limits.TERM_RESTART_MIN << (min(len(faults), 16) - 1), limits.TERM_RESTART_MAX)
-        log.warning("a fresh term will recover from the store", after=str(ended), pause=seconds(pause))
+        log.warning("a fresh term will be tried", after=str(ended), pause=seconds(pause))
         with trio.move_on_after(seconds(pause)):
             await self._stop.wait()

@@ -53,14 +53,16 @@ class Claim:
 class Batch:
     """The writes of consecutive steps, merged: only the last record of each row is kept."""
 
-    __slots__ = ("inserted", "outputs", "size", "states", "steps", "through")
+    __slots__ = ("inserted", "output_size", "outputs", "spec_size", "states", "steps", "through")
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
-        self.size = 0
-        """Bytes of payloads and outputs."""
+        self.spec_size = 0
+        """Bytes of specifications: of new work."""
+        self.output_size = 0
+        """Bytes of outputs: of work that is done."""
         self.steps = 0
         self.through = 0
         """Number of the last step in the batch."""
@@ -71,10 +73,10 @@ class Batch:
             kind = type(record)
             if kind is TaskInserted:
                 self.inserted[record.task_id] = record  # type: ignore[assignment]
-                self.size += record.spec.size  # type: ignore[union-attr]
+                self.spec_size += record.spec.size  # type: ignore[union-attr]
             elif kind is OutputStored:
                 self.outputs[record.task_id] = record  # type: ignore[assignment]
-                self.size += len(record.output)  # type: ignore[union-attr]
+                self.output_size += len(record.output)  # type: ignore[union-attr]
             else:
                 self.states[record.task_id] = record  # type: ignore[assignment]
         self.steps += 1

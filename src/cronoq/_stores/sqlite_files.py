@@ -111,7 +111,8 @@ class DatabaseFile:
 class LeaderLock:
     """An exclusive `flock` on `<path>.leader`, which holds the pid of its owner. The kernel frees it when that dies.
 
-    The file is never deleted: a lock on a deleted file would exclude nobody.
+    The file is never deleted by us, because a lock on a deleted file excludes nobody. When somebody else deletes it,
+    whoever holds the lock on the file that lies there now leads: the next `acquire` notices and tries for that one.
     """
 
     def __init__(self, file: DatabaseFile) -> None:
@@ -124,11 +125,23 @@ class LeaderLock:
         return self._descriptor >= 0
 
     def acquire(self) -> None:
-        """Take the lock, or raise `StoreUnusable` naming the process that has it. No-op while held."""
-        if self.held:
-            return
+        """Take the lock, or raise `StoreHeld` naming the process that has it. No-op while it is held in its place."""
+        while not (self.held and self._in_place()):
+            self._drop()
+            self._take()
+
+    def _in_place(self) -> bool:
+        """True while the file that is locked is the one that the next server would try to lock."""
+        mine = os.fstat(self._descriptor)
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return False
+        return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
+    def _take(self) -> None:
         flock, how = _locking(self._file)
-        path = self._file.path + ".leader"
+        path = self._path
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
         except OSError as error:
@@ -153,6 +166,14 @@ class LeaderLock:
         """Free the lock. Idempotent."""
         if self.held:
             self._say(b"")
+            self._drop()
+
+    @property
+    def _path(self) -> str:
+        return self._file.path + ".leader"
+
+    def _drop(self) -> None:
+        if self.held:
             os.close(self._descriptor)
             self._descriptor = -1
 

@@ -11,6 +11,8 @@ all slots.
 Invariant: ``pending`` counts live tasks of the pool that are not running, in all and per class.
 """
 
+from collections.abc import Mapping
+
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.labels import Groups
 from cronoq_sansio.engine.lanes import Lane
@@ -34,10 +36,11 @@ class Pool:
 
     __slots__ = ("groups", "lanes", "name", "pending", "pending_by_class", "queued", "settings")
 
-    def __init__(self, settings: PoolSettings) -> None:
+    def __init__(self, settings: PoolSettings, live: Mapping[int, Task]) -> None:
+        """`live`: every live task of the engine by id."""
         self.settings = settings
         self.name = settings.name
-        self.lanes = tuple(Lane() for _ in BASE)
+        self.lanes = tuple(Lane(live) for _ in BASE)
         self.groups = Groups()
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)

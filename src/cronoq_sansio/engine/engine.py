@@ -41,8 +41,8 @@ class Engine:
     ) -> None:
         self.settings = settings
         self.limits = settings.limits
-        self.pools = {pool.name: Pool(pool) for pool in settings.pools}
         self.tasks = TaskTable(settings.limits, first_task_id)
+        self.pools = {pool.name: Pool(pool, self.tasks.live) for pool in settings.pools}
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
         self.totals = Totals()
@@ -262,7 +262,8 @@ class Engine:
         task = self.tasks.live.get(event.task_id)
         if task is None:
             retained = self.tasks.by_id(event.task_id)
-            after = retained.stored if retained is not None else self.written
+            newest = self.number if self.step.writes else self.written
+            after = retained.stored if retained is not None else newest
             self.step.once_durable.append(Answer(event.request, CancelOutcome(False), after))
             return
         lease = lifecycle.cancel(self, task, "cancelled by a caller")

@@ -5,10 +5,12 @@ which is the order of submission. New tasks come in order and go to the end of a
 (a retry, a dispatch taken back) keeps its place: it comes back through a small heap, and the head is the lower of the
 two heads.
 
-A cancelled task stays behind as garbage until it comes up or until garbage outnumbers the rest, so leaving is O(1) too.
+A cancelled task leaves its id behind until that comes up or until such ids outnumber the rest, so leaving is O(1) too.
+Only the id: the task itself may hold megabytes of payload.
 """
 
 from collections import deque
+from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
 
 from cronoq_sansio.engine.task import Task
@@ -19,13 +21,14 @@ READY = int(TaskStatus.READY)
 
 
 class Lane:
-    """READY tasks of one class, in order of submission."""
+    """READY tasks of one class, in order of submission. `live` holds every live task of the engine by id."""
 
-    __slots__ = ("_back", "_fresh", "_garbage", "ready")
+    __slots__ = ("_back", "_fresh", "_garbage", "_live", "ready")
 
-    def __init__(self) -> None:
-        self._fresh: deque[Task] = deque()
-        self._back: list[tuple[int, Task]] = []
+    def __init__(self, live: Mapping[int, Task]) -> None:
+        self._live = live
+        self._fresh: deque[int] = deque()
+        self._back: list[int] = []
         self._garbage = 0
         self.ready = 0
         """How many tasks wait here."""
@@ -33,30 +36,30 @@ class Lane:
     def push(self, task: Task) -> None:
         """Queue a READY task at its place."""
         fresh = self._fresh
-        if not fresh or task.id > fresh[-1].id:
-            fresh.append(task)
+        if not fresh or task.id > fresh[-1]:
+            fresh.append(task.id)
         else:
-            heappush(self._back, (task.id, task))
+            heappush(self._back, task.id)
         self.ready += 1
 
     def head(self) -> Task:
         """The task that is next, left where it is; the lane is not empty."""
         fresh, back = self._fresh, self._back
         if self._garbage:
-            while fresh and fresh[0].status != READY:
+            while fresh and not self._waits(fresh[0]):
                 fresh.popleft()
                 self._garbage -= 1
-            while back and back[0][1].status != READY:
+            while back and not self._waits(back[0]):
                 heappop(back)
                 self._garbage -= 1
-        if back and (not fresh or back[0][0] < fresh[0].id):
-            return back[0][1]
-        return fresh[0]
+        if back and (not fresh or back[0] < fresh[0]):
+            return self._live[back[0]]
+        return self._live[fresh[0]]
 
     def pop(self) -> Task:
         """Take the head; the lane is not empty."""
         task = self.head()
-        if self._fresh and self._fresh[0] is task:
+        if self._fresh and self._fresh[0] == task.id:
             self._fresh.popleft()
         else:
             heappop(self._back)
@@ -64,16 +67,19 @@ class Lane:
         return task
 
     def forget(self) -> None:
-        """One task of this lane is not READY any more; its entry is garbage now."""
+        """One task of this lane is not READY any more; its id is garbage now."""
         self.ready -= 1
         self._garbage += 1
         if not self.ready or (self._garbage > MAX_LANE_GARBAGE and self._garbage > self.ready):
-            self._fresh = deque(task for task in self._fresh if task.status == READY)
-            self._back = [entry for entry in self._back if entry[1].status == READY]
+            self._fresh = deque(task_id for task_id in self._fresh if self._waits(task_id))
+            self._back = [task_id for task_id in self._back if self._waits(task_id)]
             heapify(self._back)
             self._garbage = 0
 
     def tasks(self) -> list[Task]:
         """Every waiting task, in no order; for invariant checks."""
-        everything = [*self._fresh, *(entry[1] for entry in self._back)]
-        return [task for task in everything if task.status == READY]
+        return [self._live[task_id] for task_id in (*self._fresh, *self._back) if self._waits(task_id)]
+
+    def _waits(self, task_id: int) -> bool:
+        task = self._live.get(task_id)
+        return task is not None and task.status == READY

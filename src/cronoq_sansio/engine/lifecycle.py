@@ -176,7 +176,7 @@ def _end(
         task.timer = None
     if before != RUNNING:
         _count_pending(engine, task, -1)
-    task.message = message
+    task.message = message or ("" if status == SUCCEEDED else ENDS[status])
     task.finished = engine.wall()
     task.stored = engine.number
     engine.tasks.retire(task, engine.now)

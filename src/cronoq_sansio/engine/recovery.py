@@ -106,10 +106,10 @@ class Recovery:
             task.status = lifecycle.RUNNING
             lifecycle.retry_or_bury(engine, task, LOST)
             return
-        if state is not None and state.status == TaskStatus.RETRYING:
-            latest = engine.now + task.retry.max_backoff
-            lifecycle.back_off(engine, task, min(state.due - engine.wall_offset, latest))
-        else:
+        due = state.due - engine.wall_offset if state is not None and state.status == TaskStatus.RETRYING else 0
+        if due > engine.now:
+            lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
+        else:  # a backoff that is over by now needs no timer
             lifecycle.make_ready(engine, task)
         task.pool.count_pending(task, +1)
         engine.tasks.pending += 1
@@ -127,7 +127,7 @@ class Recovery:
         """A pool that is not configured any more, as long as its tasks are being ended."""
         pool = self._lost_pools.get(name)
         if pool is None:
-            pool = self._lost_pools[name] = Pool(PoolSettings(name))
+            pool = self._lost_pools[name] = Pool(PoolSettings(name), self._engine.tasks.live)
         return pool
 
     def _end_damaged(self, record: TaskDamaged) -> None:

@@ -112,7 +112,7 @@ class Calls:
             return
         call.budget = budget
         self._open[budget] += 1
-        self._deadlines.add(call, turn.now, deadline)
+        self._deadlines.add(call, turn.now, deadline, self._wait_limit(request))
         self._methods[type(request)](call, request)
 
     def ended(self, event: CallEnded) -> None:
@@ -127,7 +127,8 @@ class Calls:
             return
         waiting = call.wait
         task_id = waiting.stored if type(waiting) is Waiting else 0
-        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id))
+        submits = type(waiting) is not Waiting or type(waiting.request) is Submit
+        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id, unstored=submits and not task_id))
 
     def store_answered(self, event: StoreAnswered) -> None:
         """The store answered a query; the call that asked may be gone."""
@@ -219,9 +220,19 @@ class Calls:
         assert isinstance(request, Cancel | Get | Wait)
         limit = self._limit(request.timeout) if type(request) is Wait else 0
         call.wait = waiting = Waiting(request, request.task, limit)
-        if self._turn.events and not (type(request) is Cancel and type(self._engine.find(request.task)) is Task):
+        if self._turn.events:
             self._drive()  # a look shows everything that came before it
         self._find(call, waiting, NOT_ASKED)
+
+    def _wait_limit(self, request: Request) -> int | None:
+        """When a call stops waiting; None for one that does not wait, or only asks whether the task has ended (0)."""
+        if type(request) is Wait:
+            timeout = request.timeout
+        elif type(request) is Submit and request.wait:
+            timeout = request.wait_timeout
+        else:
+            return None
+        return None if timeout == 0 else self._limit(timeout)
 
     def _limit(self, timeout: int | None) -> int:
         longest = self._limits.max_wait
@@ -265,7 +276,6 @@ class Calls:
             self._turn.reject(call, rejection, max(task.stored, waiting.after))
         else:
             self._waits.attach(call, waiting, task.id)
-            self._deadlines.attached(call, waiting.limit)
 
     def _found_ended(self, call: Call, waiting: Waiting, known: Finished | None, stored: StoreWord) -> None:
         """Cancel of a task that is not live: False when it has ended, and an error when there never was one."""

@@ -1,7 +1,7 @@
 """The three ways in which a call runs out of time, and what each is answered.
 
 - its own deadline (`grpc-timeout`): DEADLINE_EXCEEDED;
-- the time it wanted to wait for the end of a task: DEADLINE_EXCEEDED, the task goes on;
+- the time it wanted to wait for the end of a task: DEADLINE_EXCEEDED, the task goes on, if it is stored;
 - the server's own bound for every unary call, `max_wait + request_timeout`: CANCELLED.
 
 A call has one timer, for whichever comes first. It stays set while the reply is held for the store: the caller gets
@@ -15,9 +15,10 @@ from cronoq_sansio.clock import seconds
 from cronoq_sansio.engine.timers import Timer, TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import Call
-from cronoq_sansio.service.waits import Waiting
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.values import value
+
+UNSTORED = "the time ran out before the task was stored and its outcome is unknown: submit again with the same key"
 
 
 class Cause(Enum):
@@ -34,7 +35,6 @@ class CallDue:
 
     call: Call
     cause: Cause
-    when: int
 
 
 class Deadlines:
@@ -49,7 +49,7 @@ class Deadlines:
         self._texts = {
             Cause.DEADLINE: Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed"),
             Cause.WAIT: Rejection(
-                Code.DEADLINE_EXCEEDED, "the task has not ended in the time to wait; it goes on, wait again"
+                Code.DEADLINE_EXCEEDED, "the time to wait ran out before an end of the task was known; wait again"
             ),
             Cause.CAP: Rejection(
                 Code.CANCELLED,
@@ -57,13 +57,14 @@ class Deadlines:
             ),
         }
 
-    def add(self, call: Call, now: int, deadline: int | None) -> None:
-        """A call that has just been let in."""
-        cap = now + self._cap
-        if deadline is not None and deadline <= cap:
-            self._fresh.append((call, deadline, Cause.DEADLINE))
-        else:
-            self._fresh.append((call, cap, Cause.CAP))
+    def add(self, call: Call, now: int, deadline: int | None, limit: int | None) -> None:
+        """A call that has just been let in. `limit`: how long it wants to wait for a task, None = it does not."""
+        when, cause = now + self._cap, Cause.CAP
+        if deadline is not None and deadline <= when:
+            when, cause = deadline, Cause.DEADLINE
+        if limit is not None and limit < when:
+            when, cause = limit, Cause.WAIT
+        self._fresh.append((call, when, cause))
 
     def arm(self) -> None:
         """Set timers for the new calls that are still open."""
@@ -72,22 +73,8 @@ class Deadlines:
             return
         self._fresh = []
         for call, when, cause in fresh:
-            if not call.open:
-                continue
-            waiting = call.wait
-            if type(waiting) is Waiting and waiting.task_id and waiting.limit < when:
-                when, cause = waiting.limit, Cause.WAIT
-            call.timer = self._timers.add(when, CallDue(call, cause, when))
-
-    def attached(self, call: Call, limit: int) -> None:
-        """The call waits for a task from now on, at most until `limit`."""
-        timer = call.timer
-        if not isinstance(timer, Timer):
-            return  # still fresh: `arm` will look at the wait
-        due = timer.payload
-        if type(due) is CallDue and limit < due.when:
-            self._timers.cancel(timer)
-            call.timer = self._timers.add(limit, CallDue(call, Cause.WAIT, limit))
+            if call.open:
+                call.timer = self._timers.add(when, CallDue(call, cause))
 
     def cancel(self, call: Call) -> None:
         """The call is over."""
@@ -97,9 +84,15 @@ class Deadlines:
             self._timers.cancel(timer)
             call.timer = None
 
-    def rejection(self, cause: Cause, task_id: int) -> Rejection:
-        """What a call gets that ran into a bound. `task_id`: what its Submit made, 0 = none or not durable."""
+    def rejection(self, cause: Cause, task_id: int, *, unstored: bool = False) -> Rejection:
+        """What a call gets that ran into a bound.
+
+        `task_id`: what its Submit made, 0 = none or not durable; `unstored`: a Submit whose task the store has not
+        taken yet, so that nobody can say whether it will exist after a crash.
+        """
         rejection = self._texts[cause]
+        if unstored:
+            return Rejection(rejection.code, UNSTORED)
         if not task_id:
             return rejection
         return Rejection(rejection.code, rejection.message, (("cronoq-task-id", str(task_id)),))

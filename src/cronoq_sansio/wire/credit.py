@@ -1,10 +1,15 @@
 """How much the peer of a connection may send: flow-control credit of its streams, and the memory that stands behind it.
 
-Unfinished messages are the only thing of a peer that is buffered. Together they take at most 2 x max_message_bytes:
+Unfinished messages are the only thing of a peer that is buffered, and what a stream's window allows may come at any
+time. So windows are small at first, and are opened for a larger message when its length is known:
 
-    up to 1 x     every stream gets credit for what it sent
-    above that    only the oldest unfinished one, so that it gets done
-    above 2 x     the newest unfinished ones are refused until the rest fits
+    every stream     may hold `INITIAL_WINDOW` bytes, come or allowed to come, without being asked
+    larger messages  get windows of up to `MESSAGE_WINDOW` while all that was promised beyond that is within one
+                     max_message_bytes
+    above that       only the oldest unfinished one gets more, so that it gets done
+
+Nothing of this is ever refused: a client that sends many large messages at once waits in its own flow control. Together
+they take at most 2 x max_message_bytes, one `MESSAGE_WINDOW`, and `INITIAL_WINDOW` for each stream.
 
 Credit is also withheld, for unary calls and for worker streams apart, while the store cannot keep up. What a stream may
 send without any credit, its first window, is not held back by either.
@@ -12,20 +17,19 @@ send without any credit, its first window, is not held back by either.
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import INITIAL_WINDOW
+from cronoq_sansio.limits import INITIAL_WINDOW, MESSAGE_WINDOW
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
     from cronoq_sansio.wire.http2 import Http2Server
 
-_STEP = INITIAL_WINDOW // 2  #: credit is given in portions of this, so that small frames cost no WINDOW_UPDATE each
+_STEP = INITIAL_WINDOW // 2  #: small messages get credit in portions of this, so that each costs no WINDOW_UPDATE
 
 
 class Credit:
     """Of one connection. `streams` is the connection's own table, oldest first; only looked at."""
 
-    __slots__ = ("_bound", "_hold_calls", "_hold_workers", "_http2", "_streams", "unfinished", "withheld")
+    __slots__ = ("_bound", "_hold_calls", "_hold_workers", "_http2", "_streams", "promised", "unfinished", "withheld")
 
     def __init__(self, http2: "Http2Server", streams: "dict[int, GrpcStream]", max_message_bytes: int) -> None:
         self._http2 = http2
@@ -35,6 +39,8 @@ class Credit:
         self._hold_workers = False
         self.unfinished = 0
         """Bytes of messages that are not complete, of all streams."""
+        self.promised = 0
+        """Those bytes and what may still come without further credit, beyond `INITIAL_WINDOW` for each stream."""
         self.withheld: dict[int, GrpcStream] = {}
         """Streams that are due for credit."""
 
@@ -45,52 +51,52 @@ class Credit:
         self.give()
 
     def note(self, stream: "GrpcStream", size: int) -> None:
-        """The stream has used `size` bytes of its window."""
-        stream.uncredited += size
-        if stream.uncredited >= _STEP:
+        """The stream has used `size` bytes of its window; what they were is counted already."""
+        stream.window -= size
+        self._promise(stream)
+        missing = stream.missing
+        if missing > stream.window:
+            due = 2 * stream.window < min(missing, MESSAGE_WINDOW)
+        else:
+            due = stream.window + stream.unfinished <= _STEP
+        if due:
             self.withheld[stream.id] = stream
 
     def count(self, stream: "GrpcStream", size: int) -> None:
         """The stream holds `size` bytes of an unfinished message now."""
-        self.unfinished += size - stream.unfinished
-        stream.unfinished = size
+        if size != stream.unfinished:
+            self.unfinished += size - stream.unfinished
+            stream.unfinished = size
+            self._promise(stream)
 
     def drop(self, stream: "GrpcStream") -> None:
         """Nothing more is expected of the stream."""
-        self.count(stream, 0)
+        self.unfinished -= stream.unfinished
+        self.promised -= stream.promised
+        stream.unfinished = stream.promised = 0
         self.withheld.pop(stream.id, None)
 
     def give(self) -> None:
         """Credit whoever is due and may have it."""
         if not self.withheld:
             return
-        over = self.unfinished > self._bound
-        oldest = next((stream for stream in self._streams.values() if stream.unfinished), None) if over else None
+        oldest = next((stream for stream in self._streams.values() if stream.unfinished), None)
         for stream in list(self.withheld.values()):
-            held = self._hold_workers if stream.route.streaming else self._hold_calls
-            if held or (over and stream is not oldest):
+            if self._hold_workers if stream.route.streaming else self._hold_calls:
                 continue
-            del self.withheld[stream.id]
-            self._http2.credit(stream.id, stream.uncredited)
-            stream.uncredited = 0
+            room = INITIAL_WINDOW - stream.unfinished
+            missing = stream.missing
+            if missing <= room:
+                del self.withheld[stream.id]
+            elif self.promised <= self._bound or stream is oldest:
+                del self.withheld[stream.id]
+                room = min(missing, MESSAGE_WINDOW)
+            if room > stream.window:
+                self._http2.credit(stream.id, room - stream.window)
+                stream.window = room
+                self._promise(stream)
 
-    def surplus(self) -> "list[GrpcStream]":
-        """The newest unfinished streams, as many as must go so that the rest fits."""
-        over = self.unfinished - 2 * self._bound
-        found: list[GrpcStream] = []
-        if over <= 0:
-            return found
-        for stream in reversed(list(self._streams.values())):
-            if stream.unfinished:
-                found.append(stream)
-                over -= stream.unfinished
-                if over <= 0:
-                    break
-        return found
-
-    def refusal(self) -> Rejection:
-        """What the surplus is told."""
-        size = 2 * self._bound
-        return Rejection(
-            Code.OVERLOADED, f"unfinished messages on this connection are above {size} bytes; send fewer at a time"
-        )
+    def _promise(self, stream: "GrpcStream") -> None:
+        beyond = max(0, stream.unfinished + stream.window - INITIAL_WINDOW)
+        self.promised += beyond - stream.promised
+        stream.promised = beyond

@@ -46,6 +46,14 @@ class MessageReader:
         """Bytes of an unfinished message."""
         return len(self._buffer)
 
+    @property
+    def missing(self) -> int:
+        """Bytes that the unfinished message still lacks; 0 without one, or before its length is known."""
+        buffer = self._buffer
+        if len(buffer) < PREFIX_SIZE:
+            return 0
+        return PREFIX_SIZE + int.from_bytes(buffer[1:PREFIX_SIZE], "big") - len(buffer)
+
     def feed(self, data: bytes) -> list[bytes | Rejection]:
         """The messages that `data` completes, in order; a `Rejection` is always the last item."""
         if self._broken:

@@ -40,6 +40,7 @@ from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 
 Authenticate = Callable[[Headers], Principal | Rejection]
+Refusal = Callable[[], Rejection | None]
 
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
 _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
@@ -50,7 +51,10 @@ _WORKER_ENDED = "the worker closed its side of the stream"
 class GrpcServer:
     """One connection. `authenticate` gets the metadata of a call before any byte of its message is buffered."""
 
-    def __init__(self, limits: LimitSettings, now: int, authenticate: Authenticate) -> None:
+    def __init__(
+        self, limits: LimitSettings, now: int, authenticate: Authenticate, refusal: Refusal | None = None
+    ) -> None:
+        """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None."""
         self.owner: object = None
         """Whoever has the socket; never looked at."""
         self.http2 = Http2Server(
@@ -61,11 +65,15 @@ class GrpcServer:
         )
         self._limits = limits
         self._authenticate = authenticate
+        self._refusal = refusal
         self._now = now
         self._streams: dict[int, GrpcStream] = {}
         """Every stream until its trailers are out or it was reset, oldest first."""
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
+        self._crowded: deque[GrpcStream] = deque()
+        self._encoded = 0
+        """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
         self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
         self._stalls = Stalls()
@@ -83,8 +91,6 @@ class GrpcServer:
         events: list[ServiceEvent] = []
         for event in self.http2.receive(data, now):
             _HANDLERS[type(event)](self, event, events)
-        for stream in self._credit.surplus():
-            self._fail_stream(stream, self._credit.refusal(), events)
         self._credit.give()
         return events
 
@@ -143,6 +149,9 @@ class GrpcServer:
             return principal
         if not allows(principal, route.role):
             return Rejection(Code.PERMISSION_DENIED, f"{route.name} needs the role {route.role}")
+        refused = None if self._refusal is None else self._refusal()
+        if refused is not None:
+            return refused
         if route.decode is None and not route.streaming:
             return Rejection(Code.UNIMPLEMENTED, f"{route.name} is not built in this version of the server")
         if fields.get(b"grpc-encoding", b"identity") not in (b"identity", b"gzip"):
@@ -285,6 +294,10 @@ class GrpcServer:
             stream.ready = False
             if stream.over:
                 continue
+            if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
+                stream.crowded = True
+                self._crowded.append(stream)
+                continue
             room -= stream.pump() + _HEADERS_ESTIMATE
             if stream.blocked:
                 self._blocked[stream.id] = stream
@@ -294,10 +307,25 @@ class GrpcServer:
 
     def schedule(self, stream: GrpcStream) -> None:
         """The stream has something to send."""
+        stream.crowded = False
         if not stream.ready:
             stream.ready = True
             self._ready.append(stream)
             self._stalls.arm(self._now)
+
+    def count_encoded(self, size: int) -> None:
+        """A stream holds `size` bytes more, or less, of a message that is encoded and not sent whole.
+
+        Above `max_message_bytes` no further message is encoded, so that a peer which asks for a thousand large
+        replies and takes them a byte at a time costs two messages of memory and not a thousand. Streams that stand
+        back here wait for the one that is sent, which is reset when its peer does not take it.
+        """
+        self._encoded += size
+        if self._crowded and self._encoded <= self._limits.max_message_bytes:
+            crowded, self._crowded = self._crowded, deque()
+            for stream in crowded:
+                if stream.crowded:
+                    self.schedule(stream)
 
     def drain(self) -> None:
         """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
@@ -339,6 +367,8 @@ class GrpcServer:
     def forget(self, stream: GrpcStream) -> None:
         """The stream is over: its trailers are out, or it was reset."""
         stream.over = True
+        if stream.partial is not None:
+            self.count_encoded(-len(stream.partial))
         stream.call = stream.worker = stream.partial = None
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
@@ -389,7 +419,7 @@ class GrpcServer:
 
     def _waits_for_peer(self, stream: GrpcStream) -> bool:
         if stream.unsent:
-            return True
+            return not stream.crowded
         if stream.id in self._credit.withheld:
             return False
         return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended

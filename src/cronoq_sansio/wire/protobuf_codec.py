@@ -91,9 +91,14 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
 
 def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> TaskSpec | Rejection:
     """A `TaskSpec`, checked. `received` is an upper bound of its encoded size, known without encoding it again."""
-    fault = _unbuilt(task) or _oversized(task, received, limits.max_message_bytes - MESSAGE_HEADROOM)
+    fault = _unbuilt(task)
     if fault is not None:
         return fault
+    size, largest = received, limits.max_message_bytes - MESSAGE_HEADROOM
+    if size > largest:
+        size = task.ByteSize()
+        if size > largest:
+            return too_large(size, largest)
     tags = task.tags
     pairs = tuple(sorted(tags.items())) if tags else ()
     content_type, kind, pool, key = task.content_type, task.kind, task.pool, task.key
@@ -128,7 +133,7 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         timeout,  # type: ignore[arg-type]
         retry,  # type: ignore[arg-type]
         pairs,
-        received,
+        size,
     )
 
 
@@ -209,13 +214,6 @@ def _unbuilt(task: pb.TaskSpec) -> Rejection | None:
 
 def _unimplemented(field: str) -> Rejection:
     return Rejection(Code.UNIMPLEMENTED, f"{field}: not built in this version of the server, leave it unset")
-
-
-def _oversized(task: pb.TaskSpec, received: int, limit: int) -> Rejection | None:
-    if received <= limit:
-        return None
-    size = task.ByteSize()
-    return too_large(size, limit) if size > limit else None
 
 
 def _check_tags(pairs: tuple[tuple[str, str], ...], limits: LimitSettings) -> Rejection | None:

@@ -1,0 +1,192 @@
+"""What somebody meets who has just got the project: a fresh clone and its README, the wheel in an empty environment."""
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tests.acceptance.clients import connect, wait_until
+from tests.acceptance.server import HANG, READY, ROOT, Server, environment
+from tests.acceptance.workers import serving
+
+SET_UP = 600.0
+"""Seconds for a set-up from the package index; 15 s were measured."""
+README_PORT = 7070
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory):
+    """What is committed, and nothing else."""
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a git checkout")
+    folder = tmp_path_factory.mktemp("fresh") / "cronoq-trio"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True, timeout=HANG)
+    return folder
+
+
+def stranger(home):
+    """The environment of somebody who has never used this: an empty home, nothing of ours."""
+    ours = ("ARGS", "CRONOQ_", "PYTHON", "VIRTUAL_ENV", "VENV", "MAKE", "MFLAGS", "PYTEST", "UV_", "XDG_")
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    # A tool that runs from an environment of ours must not lend it: `python3` is to be the system's.
+    ours_bin = os.path.dirname(sys.executable)
+    path = os.pathsep.join(part for part in environ.get("PATH", "").split(os.pathsep) if part != ours_bin)
+    return {**environ, "HOME": str(home), "PATH": path}
+
+
+def test_the_readme_from_a_fresh_clone(clone, tmp_path):
+    assert "\n```console\nmake serve\n```\n" in README
+    (worker_source,) = re.findall(r"\n```python\n(.*?)```", README, re.DOTALL)
+    (submit_command,) = re.findall(r"\n```console\n(\.venv/bin/python \S*submit\.py)\n```", README)
+    home = tmp_path / "home"
+    home.mkdir()
+    environ = stranger(home)
+    log, worker_log = tmp_path / "serve.log", tmp_path / "worker.log"
+    assert not (clone / "cronoq.db").exists()
+    assert not (clone / ".venv").exists()
+    wait_until(port_is_free, f"port {README_PORT}, which the README uses, is free", bound=120)
+    running = []
+    try:
+        serve = start(running, ["make", "serve"], clone, environ, log)
+        wait_until(
+            lambda: serve.poll() is not None or READY.search(log.read_text()), "make serve is ready", bound=SET_UP
+        )
+        printed = log.read_text()
+        assert serve.poll() is None, printed
+        assert f"ready: grpc 127.0.0.1:{README_PORT}\n" in printed
+        assert str(clone / "cronoq.db") in printed
+        (tmp_path / "worker.py").write_text(worker_source)
+        start(running, [str(clone / ".venv/bin/python"), str(tmp_path / "worker.py")], clone, environ, worker_log)
+        wait_until(lambda: "worker 1 is ready" in worker_log.read_text(), "the worker is registered")
+        done = subprocess.run(
+            submit_command.split(), cwd=clone, env=environ, capture_output=True, text=True, timeout=HANG
+        )
+        assert done.returncode == 0, done
+        task_id = re.fullmatch(r"task (\d+) TASK_STATUS_SUCCEEDED b'HELLO'\n", done.stdout)[1]
+        assert f"task {task_id} attempt 1 b'hello'\n" in worker_log.read_text()
+    finally:
+        for process in reversed(running):
+            end(process)
+    assert (clone / "cronoq.db").stat().st_mode & 0o777 == 0o600
+    assert "stopped" in log.read_text()
+    assert "Traceback" not in log.read_text()
+
+
+def start(running, command, folder, environ, log):
+    with log.open("wb") as file:
+        process = subprocess.Popen(
+            command,
+            cwd=folder,
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    running.append(process)
+    return process
+
+
+def end(process):
+    """Ctrl-C, which the terminal sends to everything that runs in it."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGINT)
+    try:
+        process.wait(HANG)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    # `make` may be gone before what it started.
+    deadline = time.monotonic() + HANG
+    while group_lives(process.pid):
+        assert time.monotonic() < deadline, "something still runs after Ctrl-C"
+        time.sleep(0.01)
+
+
+def group_lives(group):
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def port_is_free():
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", README_PORT))
+        except OSError:
+            return False
+        return True
+
+
+@pytest.fixture(scope="module")
+def installed(clone, tmp_path_factory):
+    """The programs of an empty environment with the wheel in it, and nothing of the checkout in reach."""
+    folder = tmp_path_factory.mktemp("installed")
+    environ = {**stranger(folder), "HOME": os.environ.get("HOME", str(folder))}  # whose cache makes this faster
+
+    def run(*command):
+        done = subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, timeout=SET_UP)
+        assert done.returncode == 0, done.stderr
+
+    wheels = folder / "wheels"
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(wheels), str(clone))
+    run(sys.executable, "-m", "venv", str(folder / "venv"))
+    (wheel,) = wheels.iterdir()
+    programs = folder / "venv" / "bin"
+    run(str(programs / "python"), "-m", "pip", "install", "-q", "-c", str(clone / "constraints.txt"), str(wheel))
+    return programs
+
+
+def test_the_wheel_serves(installed, tmp_path):
+    config = tmp_path / "cronoq.toml"
+    command = (str(installed / "cronoq-trio"), "serve", "-c", str(config))
+    server = Server(tmp_path, "sqlite", command=command, environ=stranger(tmp_path))
+    with server, connect(server.address) as client, serving(client.channel):
+        assert client.submit(wait=True, payload=b"wheel").result.output == b"wheel"
+        assert server.stop() == 0
+    server.check_log()
+
+
+def test_the_wheel_holds_everything(installed, tmp_path):
+    def run(*command):
+        return subprocess.run(
+            command, cwd=tmp_path, env=stranger(tmp_path), capture_output=True, text=True, timeout=HANG, check=True
+        ).stdout
+
+    program = str(installed / "cronoq-trio")
+    assert re.fullmatch(r"cronoq-trio \d+\.\d+\.\d+\S*\n", run(program, "--version"))
+    proto = (ROOT / "proto/cronoq/v1/cronoq.proto").read_text(encoding="utf-8")
+    assert run(program, "print-proto") == proto
+    python = str(installed / "python")
+    assert run(python, "-c", "import cronoq, cronoq_sansio, cronoq._proto.cronoq_pb2") == ""
+    files = run(python, "-c", "import importlib.metadata as m; print(*m.files('cronoq-trio'), sep='\\n')")
+    for name in ("cronoq/py.typed", "cronoq_sansio/py.typed", "LICENSE-MIT", "LICENSE-APACHE"):
+        assert name in files
+    assert "tests/" not in files
+
+
+WITHOUT_UNIX = """
+import signal, sys
+for name in ("fcntl", "resource", "pwd", "grp", "termios", "syslog"):
+    sys.modules[name] = None
+import cronoq, cronoq.config, cronoq.errors, cronoq_sansio
+import cronoq._proto.cronoq_pb2, cronoq._cli.main
+from cronoq._stores import memory, sqlite
+"""
+
+
+def test_nothing_at_import_that_windows_lacks(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_UNIX], env=environment(), cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr

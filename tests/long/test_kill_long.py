@@ -1,0 +1,14 @@
+"""`kill -9` under load, many times; the short form is in `tests/acceptance/test_kill.py`."""
+
+import os
+
+import pytest
+
+from tests.acceptance.crash import crash
+
+CYCLES = int(os.environ.get("CRONOQ_KILL_CYCLES", "25"))
+
+
+@pytest.mark.long
+def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path):
+    crash(tmp_path, "kill -9 under load, SQLite, long", CYCLES)

@@ -22,6 +22,7 @@ SETTLE = 0.7
 CONFIG = """\
 [server]
 grpc_addr = "127.0.0.1:{port}"
+http_addr = "127.0.0.1:0"
 
 [limits]
 max_pending_total = 10000000

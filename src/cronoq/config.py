@@ -46,7 +46,8 @@ def load(
     """Find, read and check the configuration.
 
     `path` is the one of the command line. `memory` replaces the store by the one in memory, `insecure_no_auth` allows
-    addresses beyond loopback, whatever the file says. Raises `ConfigError` with every problem.
+    addresses beyond loopback, whatever the file says. `environ` has `CRONOQ_CONFIG` and the variables that keys ending
+    in `_env` name. Raises `ConfigError` with every problem.
     """
     source = path if path is not None else environ.get(CONFIG_VARIABLE) or None
     if source is None and os.path.exists(DEFAULT_FILE):
@@ -61,7 +62,7 @@ def load(
         document["store"] = {"kind": "memory"}
     if insecure_no_auth and isinstance(document.setdefault("server", {}), dict):
         document["server"]["insecure_no_auth"] = True
-    checked = check_settings(document, payload_budget=memory_budget())
+    checked = check_settings(document, payload_budget=memory_budget(), variables=environ)
     if isinstance(checked, tuple):
         raise ConfigError(_sentences(source or "built-in configuration", text, checked))
     return Loaded(checked, source or "built-in")

@@ -15,6 +15,11 @@ MAX_MULTIPLIER = 1_000.0  #: spec; a larger factor reaches any maximum in one st
 PROTOCOL_VERSION = 3  #: of the worker protocol; older workers are refused (source page, "Protocol version")
 MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and framing are added around it
 
+# --- credentials
+
+MIN_TOKEN = 16  #: characters; spec: what has fewer can be guessed
+GOOD_TOKEN = 32  #: characters; spec: with fewer the operator is warned
+
 # --- the core
 
 MAX_UNITS = 1_000  #: consequences of one `handle`: about 5 ms of work, so that heartbeats and pings never wait longer
@@ -59,6 +64,15 @@ STALL_SCAN = 10 * SECOND  #: how often stalled streams are looked for; they end 
 STREAM_LINGER = 10 * SECOND  #: a peer that was answered early may take so long to end its side of the stream
 LATE_TIMER = 2 * SECOND  #: a connection's timer that is later says that the process could not read meanwhile
 READ_SIZE = 256 << 10  #: one read of a socket
+TLS_HANDSHAKE_TIMEOUT = 5 * SECOND  #: beside the preface's time: two or three round trips
+TLS_RECORD = 16 << 10  #: plaintext of one record; RFC 8446 section 5.1 allows no more
+MAX_TLS_UNSENT = 64 << 10  #: ciphertext of one connection that the socket has not taken; beyond, no plaintext is taken
+MAX_HTTP_CONNECTIONS = 256  #: health checks are few and must not use up gRPC's files; the oldest one makes room
+HTTP_IDLE_TIMEOUT = 10 * SECOND  #: server.md section 2: for the head of a request, and between two requests
+HTTP_BUSY_TIMEOUT = 30 * SECOND  #: a connection that always has a request open: its peer does not read or never ends
+HTTP_SEND_TIMEOUT = 5 * SECOND  #: one write to a peer that does not read
+MAX_HTTP_DISCARD = 64 << 10  #: body bytes that are read before a refusal, so that a reset does not overtake the answer
+HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 
 # --- the store pipeline
 

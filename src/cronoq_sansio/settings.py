@@ -11,14 +11,23 @@ DEFAULT_RETRY = RetryPolicy(3, 1 * SECOND, 2.0, 60 * SECOND, True)
 
 
 @value
+class TlsSettings:
+    """Table `[server.tls]`: paths of PEM files."""
+
+    cert: str
+    key: str
+
+
+@value
 class ServerSettings:
     """Table `[server]`."""
 
     grpc_addr: tuple[str, int] = ("127.0.0.1", 7070)
-    http_addr: tuple[str, int] | None = None
-    """Accepted, not served yet."""
+    http_addr: tuple[str, int] | None = ("127.0.0.1", 7071)
+    """None = no HTTP listener; a configuration file always has one."""
     insecure_no_auth: bool = False
     shutdown_grace: int = 10 * SECOND
+    tls: TlsSettings | None = None
 
 
 @value
@@ -82,6 +91,25 @@ class PoolSettings:
 
 
 @value
+class TokenSettings:
+    """One table of `[[auth.tokens]]`."""
+
+    role: str
+    """`client`, `worker`, `metrics` or `admin`."""
+    digest: bytes
+    """SHA-256 of the token; the token itself is kept nowhere."""
+    short: bool = False
+    """So few characters that an operator should hear of it."""
+
+
+@value
+class AuthSettings:
+    """Table `[auth]`. Without tokens every caller is an admin."""
+
+    tokens: tuple[TokenSettings, ...] = ()
+
+
+@value
 class Settings:
     """The whole configuration, checked."""
 
@@ -90,3 +118,4 @@ class Settings:
     limits: LimitSettings = LimitSettings()
     outputs: OutputSettings = OutputSettings()
     pools: tuple[PoolSettings, ...] = (PoolSettings(),)
+    auth: AuthSettings = AuthSettings()

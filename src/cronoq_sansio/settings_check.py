@@ -1,7 +1,8 @@
 """From the plain mapping that a configuration file is to checked `Settings`, or to every problem of it at once.
 
 The walk is driven by `settings_table`. A value is never converted silently: an integer may stand for a number, nothing
-else may stand for anything else. What the file system or the network would say is not asked here.
+else may stand for anything else. What the file system or the network would say is not asked here; the environment is
+an argument.
 """
 
 import difflib
@@ -10,20 +11,25 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from cronoq_sansio.clock import ns
 from cronoq_sansio.limits import MAX_POOL_NAME
 from cronoq_sansio.settings import (
     DEFAULT_RETRY,
+    AuthSettings,
     LimitSettings,
     OutputSettings,
     PoolSettings,
     ServerSettings,
     Settings,
     StoreSettings,
+    TlsSettings,
+    TokenSettings,
 )
 from cronoq_sansio.settings_table import (
+    AUTH,
     LIMITS,
     NAME_CHARACTERS,
     NAME_RULE,
@@ -34,12 +40,17 @@ from cronoq_sansio.settings_table import (
     SERVER,
     STORE,
     TABLES,
+    TLS,
+    TOKEN_RULE,
+    TOKENS,
     UNBUILT_TABLES,
     UNBUILT_WORDS,
+    VARIABLE_RULE,
     Key,
     Kind,
     Table,
 )
+from cronoq_sansio.settings_tokens import TokenReader, is_variable
 from cronoq_sansio.spec import RetryPolicy
 from cronoq_sansio.values import value
 
@@ -67,13 +78,19 @@ class Problem:
         return f"{self.path}: {self.message}" if self.path else self.message
 
 
-def check_settings(document: Mapping[str, object], *, payload_budget: int) -> Settings | tuple[Problem, ...]:
+def check_settings(
+    document: Mapping[str, object],
+    *,
+    payload_budget: int,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> Settings | tuple[Problem, ...]:
     """Check a whole configuration.
 
     `document` is what a TOML parser returns. `payload_budget` is the default of `limits.max_payload_bytes`: the caller
-    knows the machine. Returns every problem, in the order of the file's tables, or the settings.
+    knows the machine. `variables` is the environment, from which the keys that end in `_env` are read. Returns every
+    problem, in the order of the file's tables, or the settings.
     """
-    return _Checker(document, payload_budget).run()
+    return _Checker(document, payload_budget, variables).run()
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
@@ -116,13 +133,20 @@ def show(found: object) -> str:
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
 
+def show_kind(found: object) -> str:
+    """What kind of value stood in the file, where the value itself could be a credential."""
+    if isinstance(found, (Mapping, list)):
+        return show(found)
+    return "text" if isinstance(found, str) else "something else than text"
+
+
 def allowed(key: Key) -> str:
     """What a key may hold, in words."""
     if key.words:
         return " or ".join(f'"{word}"' for word in key.words)
     if key.allowed_text:
         return key.allowed_text
-    text = _UNITS.get(key.kind, "a table" if key.kind is Kind.RETRY else key.kind.value)
+    text = _UNITS.get(key.kind, "a table" if key.kind is Kind.TABLE else key.kind.value)
     if key.minimum is None or key.maximum is None:
         return text
     return f"{text} from {key.minimum} to {key.maximum}"
@@ -131,9 +155,10 @@ def allowed(key: Key) -> str:
 class _Checker:
     """One walk over one document."""
 
-    def __init__(self, document: Mapping[str, object], payload_budget: int) -> None:
+    def __init__(self, document: Mapping[str, object], payload_budget: int, variables: Mapping[str, str]) -> None:
         self.document = document
         self.payload_budget = payload_budget
+        self.variables = variables
         self.problems: list[Problem] = []
 
     def run(self) -> Settings | tuple[Problem, ...]:
@@ -147,10 +172,16 @@ class _Checker:
         self._check_limits(limits)
         self._check_outputs(outputs)
         pools = self._pools(LimitSettings(**limits))
+        auth = self._table(AUTH)
         if self.problems:
             return tuple(self.problems)
         return Settings(
-            ServerSettings(**server), StoreSettings(**store), LimitSettings(**limits), OutputSettings(**outputs), pools
+            ServerSettings(**server),
+            StoreSettings(**store),
+            LimitSettings(**limits),
+            OutputSettings(**outputs),
+            pools,
+            AuthSettings(**auth),
         )
 
     def _wrong(self, path: str, message: str) -> None:
@@ -180,7 +211,8 @@ class _Checker:
         if found is None:
             return {}
         if not isinstance(found, Mapping):
-            self._wrong(table.name, f"found {show(found)}; allowed is a table, written [{table.name}]")
+            shown = show_kind(found) if table is AUTH else show(found)
+            self._wrong(table.name, f"found {shown}; allowed is a table, written [{table.name}]")
             return {}
         return self._keys(found, table.name, table)
 
@@ -200,14 +232,17 @@ class _Checker:
 
     def _value(self, found: object, path: str, key: Key, unbuilt: Sequence[str]) -> object:
         """The value in the unit of its value class, or None after noting the problem."""
-        if key.kind is Kind.RETRY and isinstance(found, Mapping):
-            return self._retry(found, path)
+        if key.kind is Kind.TABLE and isinstance(found, Mapping):
+            return self._tls(found, path) if key.name == "tls" else self._retry(found, path)
+        if key.kind is Kind.TABLES:
+            return self._tokens(found, path)
         if isinstance(found, str) and found in unbuilt:
             self._wrong(path, f'"{found}" is not built in this version; allowed is {allowed(key)}')
             return None
         checked = _convert(found, key)
         if checked is None:
-            self._wrong(path, f"found {show(found)}; allowed is {allowed(key)}")
+            shown = show_kind(found) if key.secret else show(found)
+            self._wrong(path, f"found {shown}; allowed is {allowed(key)}")
         return checked
 
     def _retry(self, found: Mapping[str, object], path: str) -> RetryPolicy | None:
@@ -219,21 +254,43 @@ class _Checker:
             **{key.field: values.get(key.field, getattr(DEFAULT_RETRY, key.field)) for key in RETRY.keys}
         )
 
+    def _tls(self, found: Mapping[str, object], path: str) -> TlsSettings | None:
+        before = len(self.problems)
+        values = self._keys(found, path, TLS)
+        return TlsSettings(**values) if len(self.problems) == before else None
+
+    def _tokens(self, found: object, path: str) -> tuple[TokenSettings, ...] | None:
+        if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
+            self._wrong(path, f"found {show_kind(found)}; allowed is an array of tables, each written [[{path}]]")
+            return None
+        reader = TokenReader(self.variables, self._wrong)
+        read = [
+            reader.read(index, entry, self._keys(entry, f"{path}[{index}]", TOKENS))
+            for index, entry in enumerate(found)
+        ]
+        return tuple(token for token in read if token is not None)
+
     # --- rules between keys
 
     def _check_server(self, server: dict[str, Any]) -> None:
-        grpc = server.get("grpc_addr", ServerSettings().grpc_addr)
-        http = server.get("http_addr")
-        if not server.get("insecure_no_auth", False):
+        defaults = ServerSettings()
+        grpc = server.get("grpc_addr", defaults.grpc_addr)
+        http = server.get("http_addr", defaults.http_addr)
+        if not server.get("insecure_no_auth", False) and not self._has_tokens():
             for name, address in (("grpc_addr", grpc), ("http_addr", http)):
                 if address is not None and not is_loopback(address[0]):
                     self._wrong(
                         f"server.{name}",
                         f"{format_address(address)} reaches beyond this machine, and nobody would have to authenticate;"
-                        " use a loopback address, or set server.insecure_no_auth = true",
+                        " add [[auth.tokens]], use a loopback address, or set server.insecure_no_auth = true",
                     )
-        if http == grpc and grpc[1] != 0:
+        if http is not None and http == grpc and grpc[1] != 0:
             self._wrong("server.http_addr", f"{format_address(http)} is server.grpc_addr already; use another port")
+
+    def _has_tokens(self) -> bool:
+        """Whether the file has tokens, right or wrong: what is wrong with them is told by itself."""
+        auth = self.document.get("auth")
+        return isinstance(auth, Mapping) and bool(auth.get("tokens"))
 
     def _check_store(self, store: dict[str, Any]) -> None:
         found = self.document.get("store")
@@ -304,7 +361,11 @@ def _is_text(text: str, key: Key) -> bool:
         return text in key.words
     if key.allowed_text == NAME_RULE:
         return 1 <= len(text) <= MAX_POOL_NAME and all(character in NAME_CHARACTERS for character in text)
-    return bool(text) and "\0" not in text and not text.startswith((":", "file:"))
+    if key.allowed_text == TOKEN_RULE:
+        return True  # `settings_tokens` says what is wrong with one
+    if key.allowed_text == VARIABLE_RULE:
+        return is_variable(text)
+    return bool(text) and "\0" not in text and not (key.allowed_text == PATH_RULE and text.startswith((":", "file:")))
 
 
 def _number(found: object, key: Key) -> int | float | None:

@@ -7,7 +7,17 @@ keys that only this product has are marked `ours`.
 from enum import Enum
 from typing import Any
 
-from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, ServerSettings, StoreSettings
+from cronoq_sansio.limits import MIN_TOKEN
+from cronoq_sansio.settings import (
+    AuthSettings,
+    LimitSettings,
+    OutputSettings,
+    PoolSettings,
+    ServerSettings,
+    StoreSettings,
+    TlsSettings,
+    TokenSettings,
+)
 from cronoq_sansio.spec import RetryPolicy
 from cronoq_sansio.values import value
 
@@ -21,7 +31,8 @@ class Kind(Enum):
     SECONDS = "seconds"
     TEXT = "text"
     ADDRESS = "address"
-    RETRY = "table"
+    TABLE = "table"
+    TABLES = "array of tables"
 
 
 MAX_SECONDS = 31_536_000  #: 365 days (server.md section 1)
@@ -52,6 +63,8 @@ class Key:
     allowed_text: str = ""
     """The rule in words, where neither range nor words say it."""
     ours: bool = False
+    secret: bool = False
+    """What was found there is never shown: it could be a credential."""
 
 
 @value
@@ -59,18 +72,41 @@ class Table:
     """One table of the file and the value class that it fills."""
 
     name: str
-    """As in the file; `pools` is an array of tables."""
+    """As in the file."""
     target: type[Any]
     meaning: str
     keys: tuple[Key, ...]
     unbuilt: tuple[str, ...] = ()
     """Keys of the specification that this version refuses with that sentence."""
+    repeated: bool = False
+    """An array of tables, written `[[name]]`."""
 
 
 NAME_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : -"
 NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
 PATH_RULE = "the path of a file, not empty, not beginning with `:` or `file:`"
+FILE_RULE = "the path of a PEM file, not empty"
+TOKEN_RULE = f"at least {MIN_TOKEN} characters of printable ASCII; blanks around it are dropped"
+VARIABLE_RULE = "the name of an environment variable that holds the token"
 ADDRESS_RULE = 'an IP address and a port, like "127.0.0.1:7070" or "[::1]:7070"; port 0 lets the system choose'
+
+TLS = Table(
+    "server.tls",
+    TlsSettings,
+    "With this table both listeners speak TLS (1.2 or newer) and nothing else.",
+    (
+        Key(
+            "cert",
+            "cert",
+            Kind.TEXT,
+            "The server's certificate, followed by the intermediate ones.",
+            required=True,
+            allowed_text=FILE_RULE,
+        ),
+        Key("key", "key", Kind.TEXT, "Its private key, not encrypted.", required=True, allowed_text=FILE_RULE),
+    ),
+    unbuilt=("client_ca",),
+)
 
 SERVER = Table(
     "server",
@@ -81,16 +117,15 @@ SERVER = Table(
             "grpc_addr",
             "grpc_addr",
             Kind.ADDRESS,
-            "Where gRPC clients and workers connect. Beyond loopback only with `insecure_no_auth`.",
+            "Where gRPC clients and workers connect. Beyond loopback only with `[[auth.tokens]]`.",
             allowed_text=ADDRESS_RULE,
         ),
         Key(
             "http_addr",
             "http_addr",
             Kind.ADDRESS,
-            "Accepted so that a file made for a later version works; the HTTP/JSON API is not built in this version.",
+            "Where health is asked for: `/healthz` and `/readyz`. The HTTP/JSON API is not built in this version.",
             allowed_text=ADDRESS_RULE,
-            default_text="none",
         ),
         Key(
             "insecure_no_auth",
@@ -106,8 +141,9 @@ SERVER = Table(
             0,
             MAX_SECONDS,
         ),
+        Key("tls", "tls", Kind.TABLE, "See `[server.tls]` below.", default_text="none: cleartext"),
     ),
-    unbuilt=("metrics_addr", "shard", "insecure_peer_http", "tls", "grpc_web", "peer_tls"),
+    unbuilt=("metrics_addr", "shard", "insecure_peer_http", "grpc_web", "peer_tls"),
 )
 
 STORE = Table(
@@ -324,7 +360,7 @@ POOLS = Table(
             words=("reject",),
             default_text="`reject`",
         ),
-        Key("retry", "retry", Kind.RETRY, "See `[pools.retry]` below.", default_text="that table's defaults"),
+        Key("retry", "retry", Kind.TABLE, "See `[pools.retry]` below.", default_text="that table's defaults"),
         Key(
             "max_slots_per_worker",
             "max_slots_per_worker",
@@ -349,10 +385,58 @@ POOLS = Table(
         "fair_share",
         "tenant_weights",
     ),
+    repeated=True,
 )
 
-TABLES = (SERVER, STORE, LIMITS, OUTPUTS, POOLS)
-UNBUILT_TABLES = ("auth", "resources", "shards")
+TOKENS = Table(
+    "auth.tokens",
+    TokenSettings,
+    "Who may call. With at least one of these every call needs `authorization: Bearer TOKEN` in its metadata; without,"
+    " every caller is an admin. Memory holds hashes of the tokens only.",
+    (
+        Key(
+            "token",
+            "digest",
+            Kind.TEXT,
+            "The token itself; 32 random characters or more. Exactly one of `token` and `token_env`.",
+            allowed_text=TOKEN_RULE,
+            default_text="none",
+            secret=True,
+        ),
+        Key(
+            "token_env",
+            "digest",
+            Kind.TEXT,
+            "Where the token is, so that it need not stand in the file.",
+            allowed_text=VARIABLE_RULE,
+            default_text="none",
+            secret=True,
+        ),
+        Key(
+            "role",
+            "role",
+            Kind.TEXT,
+            "What it opens: `client` tasks, `worker` the worker stream, `metrics` snapshots and lists, `admin` all.",
+            words=("client", "worker", "metrics", "admin"),
+            required=True,
+            secret=True,
+        ),
+    ),
+    unbuilt=("pools", "labels", "tenant"),
+    repeated=True,
+)
+
+AUTH = Table(
+    "auth",
+    AuthSettings,
+    "Credentials of the callers.",
+    (Key("tokens", "tokens", Kind.TABLES, "See `[[auth.tokens]]` below.", default_text="none", secret=True),),
+    unbuilt=("certs",),
+)
+
+TABLES = (SERVER, STORE, LIMITS, OUTPUTS, POOLS, AUTH)
+INNER_TABLES = (TLS, RETRY, TOKENS)
+UNBUILT_TABLES = ("resources", "shards")
 UNBUILT_WORDS = {
     "store.kind": ("postgres",),
     "pools.overflow": ("wait", "shed_lowest", "shed_oldest"),

@@ -23,7 +23,7 @@ STOP_BOUND = 40.0
 HANG = 30.0
 """Seconds that any other wait of a test may take before it counts as a hang."""
 
-READY = re.compile(r"^ready: .*?([0-9.]+|\[[0-9a-f:]+\]):([0-9]+)", re.MULTILINE)
+READY = re.compile(r"^ready: .*?([0-9.]+|\[[0-9a-f:]+\]):([0-9]+)(?: http \S*:([0-9]+))?", re.MULTILINE)
 STATISTICS = re.compile(r"\] statistics +(\S.*)\n")
 FAULTS = ("Traceback", "a fault of the")
 """What must never be in a log: a traceback, or the sentence that stands for one."""
@@ -41,11 +41,12 @@ class Server:
         limits: str = "",
         outputs: str = "",
         pools: str = "",
+        extra: str = "",
         port: int = 0,
         command: tuple[str, ...] = (),
         environ: dict[str, str] | None = None,
     ) -> None:
-        """`server`, `limits`, `outputs` and `pools` are lines of these tables; `pools` holds its own `[[pools]]`."""
+        """`server`, `limits`, `outputs` and `pools` are lines of these tables; `pools` and `extra` hold their heads."""
         self.folder = folder
         self.store = store
         self.database = folder / "tasks.db"
@@ -54,11 +55,13 @@ class Server:
         self.command = command or (sys.executable, "-m", "cronoq", "serve", "--config", str(self.config))
         self.environ = environment() if environ is None else environ
         self.port = port
+        self.http_port = 0
         self.process: subprocess.Popen[bytes] | None = None
         self.started_in = 0.0
         """Seconds from the start of the process to its ready line."""
         self._tables = {"server": server, "limits": limits, "outputs": outputs}
         self._pools = pools
+        self._extra = extra
         self._read_from = 0
 
     def __enter__(self) -> "Server":
@@ -104,7 +107,7 @@ class Server:
         while True:
             found = READY.search(self.output())
             if found:
-                self.port = int(found[2])
+                self.port, self.http_port = int(found[2]), int(found[3] or 0)
                 return
             assert self.process is not None
             code = self.process.poll()
@@ -174,12 +177,12 @@ class Server:
 
     def _text(self) -> str:
         tables = dict(self._tables)
-        tables["server"] += f'\ngrpc_addr = "127.0.0.1:{self.port}"'
+        tables["server"] += f'\ngrpc_addr = "127.0.0.1:{self.port}"\nhttp_addr = "127.0.0.1:0"'
         tables["store"] = f'kind = "{self.store}"'
         if self.store == "sqlite":
             tables["store"] += f'\npath = "{self.database}"'
         text = "".join(f"[{name}]\n{lines.strip()}\n\n" for name, lines in tables.items())
-        return text + (self._pools or '[[pools]]\nname = "default"\nmax = 1000\n')
+        return text + (self._pools or '[[pools]]\nname = "default"\nmax = 1000\n') + self._extra
 
 
 def environment(**changes: str) -> dict[str, str]:

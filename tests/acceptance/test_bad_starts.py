@@ -22,7 +22,10 @@ os.execv(sys.executable, [sys.executable, "-m", "cronoq", *sys.argv[1:]])
 
 def write_config(folder, path="tasks.db", port=0):
     config = folder / "cronoq.toml"
-    config.write_text(f'[server]\ngrpc_addr = "127.0.0.1:{port}"\n[store]\nkind = "sqlite"\npath = "{path}"\n')
+    config.write_text(
+        f'[server]\ngrpc_addr = "127.0.0.1:{port}"\nhttp_addr = "127.0.0.1:0"\n'
+        f'[store]\nkind = "sqlite"\npath = "{path}"\n'
+    )
     return config
 
 

@@ -46,7 +46,7 @@ def free_port():
 
 def write(port, **store):
     Path("c.toml").write_text(
-        f'[server]\ngrpc_addr = "127.0.0.1:{port}"\n'
+        f'[server]\ngrpc_addr = "127.0.0.1:{port}"\nhttp_addr = "127.0.0.1:0"\n'
         + ("[store]\n" + "".join(f'{key} = "{text}"\n' for key, text in store.items()) if store else "")
     )
 
@@ -122,20 +122,23 @@ def test_check_says_valid(run):
 
 
 def test_check_shows_every_error_of_the_file(run):
-    Path("c.toml").write_text("[limits]\nmax_tags = -1\nmax_kind_len = 0\n[auth]\n")
+    Path("c.toml").write_text("[limits]\nmax_tags = -1\nmax_kind_len = 0\n[resources]\n")
     assert run("check", "-c", "c.toml") == (
         1,
         "",
         "Error: c.toml:2: limits.max_tags: found -1; allowed is an integer from 0 to 4294967295\n"
         "Error: c.toml:3: limits.max_kind_len: found 0; allowed is an integer from 1 to 4294967295\n"
-        "Error: c.toml:4: auth: this table is not built in this version; leave it out\n",
+        "Error: c.toml:4: resources: this table is not built in this version; leave it out\n",
     )
 
 
 def test_check_applies_the_flags(run):
-    Path("c.toml").write_text('[server]\ngrpc_addr = "0.0.0.0:0"\n[store]\nkind = "sqlite"\npath = "no/x.db"\n')
+    Path("c.toml").write_text(
+        '[server]\ngrpc_addr = "0.0.0.0:0"\nhttp_addr = "127.0.0.1:0"\n[store]\nkind = "sqlite"\npath = "no/x.db"\n'
+    )
     assert run("check", "-c", "c.toml")[0] == 1
-    assert run("check", "-c", "c.toml", "--memory", "--insecure-no-auth") == (0, "valid\n", "")
+    code, out, err = run("check", "-c", "c.toml", "--memory", "--insecure-no-auth")
+    assert (code, out) == (0, "valid\n") and err.startswith("Note: c.toml: no credentials are asked for")
 
 
 def test_check_predicts_every_trouble_of_the_machine(run, folder, monkeypatch):

@@ -137,7 +137,8 @@ def test_an_integer_of_thousands_of_digits_is_no_crash(folder):
 def test_integers_above_every_limit_are_told_the_limit(folder):
     (folder / "c.toml").write_text(f"[limits]\nmax_pending_total = {10**20}\nmax_tags = 0x{'f' * 5_000}\n")
     assert problems("c.toml") == [
-        "c.toml:2: limits.max_pending_total: found 100000000000000000000; allowed is an integer from 1 to 1000000000000",
+        "c.toml:2: limits.max_pending_total: found 100000000000000000000; "
+        "allowed is an integer from 1 to 1000000000000",
         "c.toml:3: limits.max_tags: found an integer of 20000 bits; allowed is an integer from 0 to 4294967295",
     ]
 

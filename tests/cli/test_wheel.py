@@ -59,7 +59,7 @@ def test_it_holds_the_contract_the_licences_and_the_types(installed):
 def test_it_serves(installed, tmp_path):
     _, commands = installed
     (tmp_path / "cronoq.toml").write_text(
-        '[server]\ngrpc_addr = "127.0.0.1:0"\n[store]\nkind = "sqlite"\npath = "x.db"\n'
+        '[server]\ngrpc_addr = "127.0.0.1:0"\nhttp_addr = "127.0.0.1:0"\n[store]\nkind = "sqlite"\npath = "x.db"\n'
     )
     with subprocess.Popen(
         [commands / "cronoq-trio", "serve"],

@@ -18,7 +18,7 @@ from cronoq._runtime.startup import lines
 from cronoq.config import load
 from cronoq_sansio import limits
 from cronoq_sansio.errors import Code
-from cronoq_sansio.settings_table import RETRY, TABLES
+from cronoq_sansio.settings_table import INNER_TABLES, TABLES
 from tests.tidy.tree import ROOT, tracked
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -55,9 +55,9 @@ def every(language):
 # --- nothing is missing
 
 
-@pytest.mark.parametrize("table", [*TABLES, RETRY], ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [*TABLES, *INNER_TABLES], ids=lambda table: table.name)
 def test_every_setting_is_documented(table):
-    heading = f"[[{table.name}]]" if table.name == "pools" else f"[{table.name}]"
+    heading = f"[[{table.name}]]" if table.repeated else f"[{table.name}]"
     section = page("settings").partition(f"## `{heading}`\n")[2].partition("\n## ")[0]
     for key in table.keys:
         assert f"| `{key.name}` |" in section
@@ -120,7 +120,8 @@ def test_console_blocks_name_programs_and_options_that_exist(path, text):
 def test_configurations_are_valid(path, text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "cronoq.toml").write_text(text)
-    assert tomllib.loads(text) and load("cronoq.toml", environ={}).settings.pools
+    environ = {name: name * 4 for name in re.findall(r'^token_env = "(\w+)"', text, re.MULTILINE)}
+    assert tomllib.loads(text) and load("cronoq.toml", environ=environ).settings.pools
 
 
 def test_the_errors_that_are_shown_are_real(tmp_path, monkeypatch, capsys):
@@ -147,11 +148,11 @@ def test_the_worker_of_the_readme_is_the_example():
 
 def test_the_start_that_the_readme_shows_is_the_real_one():
     shown = blocks(ROOT / "README.md", "text")[0][1].splitlines()
-    real = lines(load(None, environ={}).settings, "built-in", __version__, "127.0.0.1:7070")
+    real = lines(load(None, environ={}).settings, "built-in", __version__, "127.0.0.1:7070", "127.0.0.1:7071")
     assert [line for line in real if "SQLite file" not in line] == [
         line for line in shown if line in real and "SQLite file" not in line
     ]
-    assert shown[-1] == "ready: grpc 127.0.0.1:7070"
+    assert shown[-1] == "ready: grpc 127.0.0.1:7070 http 127.0.0.1:7071"
     assert "(once)" in shown[0] and re.search(r"\.serve-ready: WHAT = (\S+)", MAKEFILE)[1] in shown[0]
 
 
@@ -160,9 +161,9 @@ def server(tmp_path):
     """A server of this checkout on a free port, and the examples beside it, which then name that port."""
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     environ.pop("CRONOQ_CONFIG", None)
-    (tmp_path / "cronoq.toml").write_text('[server]\ngrpc_addr = "127.0.0.1:0"\n')
+    (tmp_path / "cronoq.toml").write_text('[server]\ngrpc_addr = "127.0.0.1:0"\nhttp_addr = "127.0.0.1:0"\n')
     with start(tmp_path, environ, "-m", "cronoq", "serve") as process:
-        port = until(process, "ready: grpc ").rpartition(":")[2].strip()
+        port = until(process, "ready: grpc ").split()[2].rpartition(":")[2]
         for example in EXAMPLES:
             text = example.read_text(encoding="utf-8").replace(":7070", f":{port}")
             (tmp_path / example.name).write_text(text, encoding="utf-8")

@@ -16,7 +16,7 @@ from tests.runtime.caller import Caller
 from tests.runtime.fakes import WALL
 
 GRACE = 10 * SECOND
-SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0), shutdown_grace=GRACE))
+SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0), http_addr=None, shutdown_grace=GRACE))
 
 
 class DurableStore(MemoryStore):

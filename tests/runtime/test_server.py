@@ -214,6 +214,44 @@ async def test_the_wait_for_an_outage_has_an_end(autojump_clock: MockClock, hous
     assert (await house.caller().submit()).id
 
 
+# --- readiness
+
+
+async def test_ready_means_that_work_would_be_taken(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    durable.loading = trio.Event()
+    house = await House(nursery, durable).open()
+    assert house.server._unready() == "standby", "it reads its store"
+    durable.loading.set()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.server._unready() == ""
+    durable.hanging = True
+    house.caller().start("Tasks/Submit", pb.SubmitRequest(task=pb.TaskSpec()))
+    await trio.sleep(limits.COMMIT_PRESSURE / SECOND - 1)
+    assert house.server._unready() == ""
+    await trio.sleep(2)
+    assert house.server._unready() == "store"
+    durable.go_on()
+    await trio.sleep(1)
+    assert house.server._unready() == ""
+    worker = await house.caller().work(slots=1)
+    await worker.next("lease")
+    house.server.request_stop()
+    assert house.server._unready() == "stopping"
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_server_between_two_terms_is_not_ready(
+    autojump_clock: MockClock, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_on_key(monkeypatch, "bug")
+    await house.caller().submit(key="bug")
+    assert house.server._unready() == "standby"
+    await trio.sleep(1.5)
+    assert house.server._unready() == ""
+
+
 # --- the stop sequence
 
 

@@ -17,7 +17,7 @@ from cronoq.errors import StartError
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import ServerSettings, Settings
 
-SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0)))
+SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0), http_addr=None))
 TLS_HELLO = bytes.fromhex("16030100c8010000c40303") + bytes(194)
 HALF_PREFACE = b"PRI * HTTP/2.0\r\n"
 STRANGERS = {
@@ -95,7 +95,7 @@ async def test_a_peer_that_resets_does_not_end_the_listener(fast_clock: MockCloc
 
 
 async def test_a_port_that_is_taken_is_one_sentence(address: tuple[str, int]) -> None:
-    settings = Settings(server=ServerSettings(grpc_addr=address))
+    settings = Settings(server=ServerSettings(grpc_addr=address, http_addr=None))
     store = MemoryStore(key_retention=SECOND, key_retention_max=10)
     with pytest.raises(StartError, match=r"^cannot listen on 127\.0\.0\.1:\d+: another program listens there; .*$"):
         await Server(settings, store, print).run(signals=False)

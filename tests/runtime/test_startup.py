@@ -1,5 +1,8 @@
 """What a person sees at the start, and the line of statistics."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,18 +17,26 @@ from cronoq._runtime.statistics import Statistics
 from cronoq._stores.memory import MemoryStore
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.settings import PoolSettings, ServerSettings, Settings, StoreSettings
+from cronoq_sansio.settings import (
+    AuthSettings,
+    PoolSettings,
+    ServerSettings,
+    Settings,
+    StoreSettings,
+    TlsSettings,
+    TokenSettings,
+)
 from tests.runtime.caller import Caller
 
 
 def announced(settings: Settings) -> list[str]:
     lines: list[str] = []
-    startup.announce(lines.append, settings, "cronoq.toml", "1.2.3", [("127.0.0.1", 4711)])
+    startup.announce(lines.append, settings, "cronoq.toml", "1.2.3", [("127.0.0.1", 4711), ("127.0.0.1", 4712)])
     return lines
 
 
-def test_the_last_line_is_stable_and_names_the_real_address() -> None:
-    assert announced(Settings())[-1] == "ready: grpc 127.0.0.1:4711"
+def test_the_last_line_is_stable_and_names_the_real_addresses() -> None:
+    assert announced(Settings())[-1] == "ready: grpc 127.0.0.1:4711 http 127.0.0.1:4712"
     lines: list[str] = []
     startup.announce(lines.append, Settings(), "built-in", "1", [("::1", 7)])
     assert lines[-1] == "ready: grpc [::1]:7"
@@ -36,22 +47,51 @@ def test_the_lines_say_what_and_where() -> None:
     text = "\n".join(announced(settings))
     assert "cronoq-trio 1.2.3" in text and "cronoq.toml" in text and "mail, web" in text
     assert str(Path("some.db").absolute()) in text
-    assert "http" not in text
+    assert "cleartext" in text and "http://127.0.0.1:4712/readyz" in text
+
+
+def test_tls_is_named_where_it_matters() -> None:
+    text = "\n".join(announced(Settings(server=ServerSettings(tls=TlsSettings("c.pem", "k.pem")))))
+    assert "any gRPC client, TLS" in text and "https://127.0.0.1:4712/readyz" in text and "cleartext" not in text
 
 
 def test_a_memory_store_says_what_it_costs() -> None:
     assert "lost when the server ends" in "\n".join(announced(Settings()))
 
 
-def test_an_http_address_is_said_not_to_be_served() -> None:
-    settings = Settings(server=ServerSettings(http_addr=("127.0.0.1", 7071)))
-    assert any("127.0.0.1:7071" in line and "not served yet" in line for line in announced(settings))
+LONG = TokenSettings("worker", bytes(32))
+SHORT = TokenSettings("admin", bytes(32), short=True)
+PEM = TlsSettings("c.pem", "k.pem")
+EVERYWHERE, LOCAL = ("0.0.0.0", 7070), ("127.0.0.1", 7070)
 
 
-def test_an_open_address_is_warned_about() -> None:
-    settings = Settings(server=ServerSettings(grpc_addr=("0.0.0.0", 7070), insecure_no_auth=True))
-    assert any("WARNING" in line for line in announced(settings))
-    assert not any("WARNING" in line for line in announced(Settings()))
+@pytest.mark.parametrize(
+    ("address", "tokens", "tls", "words"),
+    [
+        (LOCAL, (), None, []),
+        (LOCAL, (LONG,), None, []),
+        (EVERYWHERE, (), None, ["no credentials are asked for"]),
+        (EVERYWHERE, (), PEM, ["no credentials are asked for"]),
+        (EVERYWHERE, (LONG,), None, ["tokens travel in clear"]),
+        (EVERYWHERE, (LONG,), PEM, []),
+        (("::1", 1), (LONG, SHORT, SHORT), None, ["auth.tokens[1], auth.tokens[2]: fewer than 32 characters"]),
+        (EVERYWHERE, (SHORT,), None, ["tokens travel in clear", "auth.tokens[0]: fewer than 32"]),
+    ],
+)
+def test_warnings(
+    address: tuple[str, int], tokens: tuple[TokenSettings, ...], tls: TlsSettings | None, words: list[str]
+) -> None:
+    settings = Settings(server=ServerSettings(address, tls=tls), auth=AuthSettings(tokens))
+    warned = [line for line in announced(settings) if "WARNING" in line]
+    assert len(warned) == len(words)
+    assert all(word in line for word, line in zip(words, warned, strict=True))
+
+
+def test_the_lines_count_the_tokens_by_role() -> None:
+    assert any(
+        "tokens: 1 admin, 2 worker" in line for line in announced(Settings(auth=AuthSettings((LONG, SHORT, LONG))))
+    )
+    assert any("no credentials" in line for line in announced(Settings()))
 
 
 def test_many_pools_are_counted() -> None:
@@ -68,7 +108,7 @@ def test_the_settings_choose_the_store(kind: str, store: type, tmp_path: Path) -
 async def test_statistics_are_one_line(
     autojump_clock: MockClock, nursery: trio.Nursery, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    settings = replace(Settings(), server=ServerSettings(grpc_addr=("127.0.0.1", 0)))
+    settings = replace(Settings(), server=ServerSettings(grpc_addr=("127.0.0.1", 0), http_addr=None))
     server = Server(settings, MemoryStore(key_retention=SECOND, key_retention_max=1), lambda _bound: None)
     statistics = Statistics(server.lobby, server.terms)
     assert statistics.collect() == {"serving": False, "connections": 0}
@@ -87,6 +127,11 @@ async def test_statistics_are_one_line(
     assert figures["calls.Tasks.Submit.ok"] == 1
     assert figures["calls.Tasks.Submit.unknown_pool"] == 1
     nursery.cancel_scope.cancel()
+
+
+def test_who_does_not_listen_to_http_does_not_pay_for_it() -> None:
+    code = "import sys, cronoq._runtime.serve, cronoq._cli.prediction; sys.exit('hypercorn' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
 
 
 def test_a_fault_is_described_without_its_message() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.settings import PoolSettings, ServerSettings, Settings
+from cronoq_sansio.settings import PoolSettings, ServerSettings, Settings, TlsSettings
 from cronoq_sansio.settings_check import (
     Problem,
     allowed,
@@ -17,13 +17,26 @@ from cronoq_sansio.settings_check import (
     is_loopback,
     parse_address,
     show,
+    show_kind,
 )
-from cronoq_sansio.settings_table import POOLS, RETRY, TABLES, UNBUILT_TABLES, UNBUILT_WORDS, Key, Kind
+from cronoq_sansio.settings_table import (
+    INNER_TABLES,
+    POOLS,
+    RETRY,
+    TABLES,
+    TLS,
+    TOKENS,
+    UNBUILT_TABLES,
+    UNBUILT_WORDS,
+    Key,
+    Kind,
+)
 from cronoq_sansio.spec import RetryPolicy
 
 BUDGET = 1 << 32
 NUMERIC = (Kind.INTEGER, Kind.NUMBER, Kind.SECONDS)
-KEYS = [(table, key) for table in (*TABLES, RETRY) for key in table.keys]
+KEYS = [(table, key) for table in (*TABLES, *INNER_TABLES) for key in table.keys]
+TOKEN = "0123456789abcdef"
 IDS = [f"{table.name}.{key.name}" for table, key in KEYS]
 
 
@@ -49,6 +62,11 @@ def holding(table, key, found):
         return {"pools": [{"name": "p", "retry": {"max_attempts": 1, key.name: found}}]}, f"pools[0].retry.{key.name}"
     if table is POOLS:
         return {"pools": [{"name": "p", key.name: found}]}, f"pools[0].{key.name}"
+    if table is TLS:
+        return {"server": {"tls": {"cert": "c", "key": "k", key.name: found}}}, f"server.tls.{key.name}"
+    if table is TOKENS:
+        token = {} if key.name == "token_env" else {"token": TOKEN}
+        return {"auth": {"tokens": [token | {"role": "client", key.name: found}]}}, f"auth.tokens[0].{key.name}"
     if table.name == "store":
         return {"store": {"kind": "sqlite", "path": "x.db", key.name: found}}, f"store.{key.name}"
     return {table.name: {key.name: found}}, f"{table.name}.{key.name}"
@@ -62,8 +80,8 @@ def paths(document):
 
 
 def test_every_field_of_a_value_class_has_a_key_and_the_reverse():
-    for table in (*TABLES, RETRY):
-        fields = {field.name for field in dataclasses.fields(table.target)}
+    for table in (*TABLES, *INNER_TABLES):
+        fields = {field.name for field in dataclasses.fields(table.target)} - {"short"}
         keys = {key.field for key in table.keys} - ({"overflow"} if table is POOLS else set())
         assert keys == fields, table.name
 
@@ -88,18 +106,24 @@ def test_values_of_a_wrong_type_are_refused_with_path_and_rule(table, key):
     wrong = [[], {}, "", "text"]
     wrong += (
         [1, 2.5, math.nan, math.inf]
-        if key.kind in (Kind.BOOLEAN, Kind.TEXT, Kind.ADDRESS, Kind.RETRY)
+        if key.kind in (Kind.BOOLEAN, Kind.TEXT, Kind.ADDRESS, Kind.TABLE, Kind.TABLES)
         else [True, math.nan, math.inf]
     )
     if key.kind is Kind.INTEGER:
         wrong.append(1.0)
-    if key.kind is Kind.RETRY:
+    if key.kind is Kind.TABLE:
         wrong.remove({})
-    if key.name in ("path", "name"):
+    if key.kind is Kind.TABLES:
+        wrong.remove([])
+    if key.name in ("path", "name", "cert", "key", "token_env"):
         wrong.remove("text")
+    if key.name == "token":
+        wrong = wrong[:2] + wrong[4:]  # any text is read, and its own sentence says what is wrong with it
+    rule = "an array of tables, each written [[auth.tokens]]" if key.kind is Kind.TABLES else allowed(key)
     for found in wrong:
         document, path = holding(table, key, found)
-        assert f"{path}: found {show(found)}; allowed is {allowed(key)}" in refused(document)
+        shown = show_kind(found) if key.secret else show(found)
+        assert f"{path}: found {shown}; allowed is {rule}" in refused(document)
 
 
 @pytest.mark.parametrize(("table", "key"), [pair for pair in KEYS if pair[1].kind in NUMERIC])
@@ -133,7 +157,7 @@ def test_words_that_are_not_built_say_so(path, found):
     )
 
 
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+@pytest.mark.parametrize("table", [*TABLES, *INNER_TABLES], ids=lambda table: table.name)
 def test_keys_that_are_not_built_say_so(table):
     for name in table.unbuilt:
         document, path = holding(table, Key(name, name, Kind.TEXT, ""), "anything")
@@ -194,16 +218,20 @@ def test_tables_that_are_not_built_say_so():
         (
             {"server": {"grpc_addr": "0.0.0.0:7070"}},
             "server.grpc_addr: 0.0.0.0:7070 reaches beyond this machine, and nobody would have to authenticate;"
-            " use a loopback address, or set server.insecure_no_auth = true",
+            " add [[auth.tokens]], use a loopback address, or set server.insecure_no_auth = true",
         ),
         (
             {"server": {"http_addr": "[::]:0"}},
             "server.http_addr: [::]:0 reaches beyond this machine, and nobody would have to authenticate;"
-            " use a loopback address, or set server.insecure_no_auth = true",
+            " add [[auth.tokens]], use a loopback address, or set server.insecure_no_auth = true",
         ),
         (
             {"server": {"http_addr": "127.0.0.1:7070"}},
             "server.http_addr: 127.0.0.1:7070 is server.grpc_addr already; use another port",
+        ),
+        (
+            {"server": {"grpc_addr": "127.0.0.1:7071"}},
+            "server.http_addr: 127.0.0.1:7071 is server.grpc_addr already; use another port",
         ),
     ],
 )
@@ -221,13 +249,16 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "pools": [{"name": "a", "lease_ttl_s": -1}, {"name": "a", "max": 0, "retry": {"max_attempts": 0, "jitter": 1}}],
         "limits": {"max_tags": -1, "colour": "red"},
         "store": {"kind": "postgres"},
-        "server": {"shutdown_grace_s": -0.1, "tls": {}},
+        "server": {"shutdown_grace_s": -0.1, "tls": {"cert": "", "client_ca": "x"}},
+        "auth": {"tokens": [{"token": "short", "role": "boss"}, {"role": "client"}]},
         "shards": [],
     }
     assert paths(document) == [
         "shards",
-        "server.tls",
         "server.shutdown_grace_s",
+        "server.tls.client_ca",
+        "server.tls.cert",
+        "server.tls.key",
         "store.kind",
         "limits.colour",
         "limits.max_tags",
@@ -236,6 +267,9 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "pools[1].retry.max_attempts",
         "pools[1].retry.jitter",
         "pools[1].name",
+        "auth.tokens[0].role",
+        "auth.tokens[0].token",
+        "auth.tokens[1]",
     ]
 
 
@@ -258,6 +292,7 @@ def test_a_full_document_arrives_whole_and_in_nanoseconds():
                 "http_addr": "127.0.0.1:0",
                 "insecure_no_auth": False,
                 "shutdown_grace_s": 2.5,
+                "tls": {"cert": "file:c.pem", "key": "k.pem"},
             },
             "store": {"kind": "sqlite", "path": "d/x.db", "keep_finished_s": 60},
             "limits": {
@@ -279,7 +314,9 @@ def test_a_full_document_arrives_whole_and_in_nanoseconds():
             ],
         }
     )
-    assert settings.server == ServerSettings(("::1", 0), ("127.0.0.1", 0), False, 2_500_000_000)
+    assert settings.server == ServerSettings(
+        ("::1", 0), ("127.0.0.1", 0), False, 2_500_000_000, TlsSettings("file:c.pem", "k.pem")
+    )
     assert (settings.store.path, settings.store.keep_finished) == ("d/x.db", 60 * SECOND)
     assert (settings.limits.max_wait, settings.limits.keepalive_timeout) == (0, SECOND // 10)
     assert settings.pools == (

@@ -10,8 +10,8 @@ FILES = python_files("src/cronoq_sansio")
 #: Modules of the standard library that neither do I/O nor know the time. Anything else must be argued for here.
 PURE_STDLIB = (
     *("abc", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib"),
-    *("enum", "functools", "heapq", "ipaddress", "itertools", "json", "math", "operator", "random", "re", "string"),
-    *("struct", "sys", "types", "typing", "zlib"),
+    *("enum", "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "random"),
+    *("re", "string", "struct", "sys", "types", "typing", "zlib"),
 )
 FORBIDDEN_CALLS = ("open", "print", "input", "exec", "eval", "hash", "breakpoint", "__import__", "compile")
 FORBIDDEN_ATTRIBUTES = ("now", "utcnow", "today", "fromtimestamp")  # of datetime and date

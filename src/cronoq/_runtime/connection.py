@@ -176,6 +176,8 @@ class Connection:
             self._armed = min(self._leave_at, NEVER if due is None else due)
             with trio.CancelScope(deadline=self._clock.deadline(self._armed)) as self._scope:
                 while not machine.closed:
+                    if transport.unsent and self._writer is None:
+                        self._write_later(b"")  # what TLS itself has to say
                     await transport.wait_readable()
                     data = transport.try_receive()
                     if data:
@@ -233,13 +235,16 @@ class Connection:
             if not data:
                 return
             sent = transport.try_send(data)
-            if sent < len(data):
-                self._unsent = memoryview(data)[sent:]
-                self._writer = trio.Event()
-                self._nursery.start_soon(self._write_rest)
+            if sent < len(data) or transport.unsent:
+                self._write_later(memoryview(data)[sent:])
                 return
             if not machine.wants_write():
                 return
+
+    def _write_later(self, rest: bytes | memoryview) -> None:
+        self._unsent = rest
+        self._writer = trio.Event()
+        self._nursery.start_soon(self._write_rest)
 
     async def _write_rest(self) -> None:
         """Write until nothing is left, as the peer takes it."""
@@ -247,7 +252,7 @@ class Connection:
         done = self._writer
         assert done is not None
         try:
-            while self._unsent:
+            while self._unsent or transport.unsent:
                 await transport.wait_writable()
                 sent = transport.try_send(self._unsent)
                 self._unsent = self._unsent[sent:] or machine.take(WRITE_SIZE)

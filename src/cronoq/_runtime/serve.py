@@ -1,22 +1,26 @@
 """The server process: listeners, connections, signals and terms, each in the nursery that owns it.
 
     serve
-    ├─ listener: one task per connection (and one more while a connection has something unsent)
+    ├─ gRPC listener: one task per connection (and one more while a connection has something unsent)
+    ├─ HTTP listener: health (`http_listener.py`), from the moment of the start to that of the end
     ├─ signals: SIGTERM and SIGINT stop gracefully, a second one forces the stop; SIGUSR1 logs statistics
     ├─ the overdue watch: once a stop was asked for, it is over after the grace plus `limits.STOP_SLACK`, come what may
     └─ terms, one after the other (`term.py`)
 
-Start: bind, open the store, accept, claim, recover, serve; then the last start-up line, which begins with `ready:`,
-names the real addresses. Stop: the term refuses new work and lets attempts finish for the grace, tells workers and
-waiters, and ends; GOAWAY in two steps, a second apart; the store is closed.
+Start: read the TLS files, bind, accept, open the store, claim, recover, serve; then the last start-up line, which
+begins with `ready:`, names the real addresses. Stop: the term refuses new work and lets attempts finish for the grace,
+tells workers and waiters, and ends; HTTP connections end, GOAWAY goes out in two steps, a second apart; the store is
+closed.
 """
 
 import gc
 import os
 import signal
 import socket
+import ssl
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -25,17 +29,22 @@ from cronoq._observe.logs import configure, get_logger
 from cronoq._runtime import listeners, startup
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
+from cronoq._runtime.http_api import HttpApi
 from cronoq._runtime.lobby import Lobby
 from cronoq._runtime.statistics import Statistics
 from cronoq._runtime.term import Terms
+from cronoq._runtime.tls import GRPC_PROTOCOLS, HTTP_PROTOCOLS, TlsTransport, server_context
 from cronoq._runtime.transport import SocketTransport, Transport
 from cronoq._stores.base import Store, StoreError
 from cronoq.errors import CronoqError, StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
-from cronoq_sansio.service.access import authenticate
+from cronoq_sansio.service.access import Authenticator
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.wire.grpc import GrpcServer
+
+if TYPE_CHECKING:
+    from cronoq._runtime.http_listener import HttpListener
 
 log = get_logger("server")
 
@@ -97,7 +106,11 @@ class Server:
         self._store = store
         self._announce: Callable[[list[tuple[str, int]]], None] | None = announce
         self._abandon = abandon
+        self._authenticate = Authenticator(settings.auth.tokens)
+        self._tls: ssl.SSLContext | None = None
+        self._bound: list[tuple[str, int]] = []
         self._listener: socket.socket | None = None
+        self._http: HttpListener | None = None
         self._work = trio.CancelScope()
         self._stopping = trio.Event()
         self._force_asked = trio.Event()
@@ -105,7 +118,7 @@ class Server:
 
     async def run(self, *, signals: bool = True) -> int:
         """Serve until stopped; returns the exit code. `signals`: listen to the process's. Raises `CronoqError`."""
-        self._listener = listener = listeners.bind(self._settings.server.grpc_addr, "server.grpc_addr")
+        listener = self._listen()
         failure: CronoqError | None = None
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -113,6 +126,8 @@ class Server:
                 await nursery.start(self._signals)
             nursery.start_soon(self._watch_overdue)
             nursery.start_soon(listeners.accept_all, listener, self._accepted)
+            if self._http is not None:
+                nursery.start_soon(self._http.run)
             try:
                 with self._work:
                     await self._serve()
@@ -122,6 +137,8 @@ class Server:
                 listeners.close_listener(listener)
                 try:
                     with trio.CancelScope(shield=True):
+                        if self._http is not None:
+                            await self._http.stop()
                         await self._store.close()
                 except StoreError as error:
                     failure = failure or StartError(str(error))
@@ -144,12 +161,63 @@ class Server:
     def converse(self, transport: Transport, peer: str) -> None:
         """Serve one connection until it ends, in a task of its own."""
         assert self._nursery is not None
-        machine = GrpcServer(self._settings.limits, self.clock.now(), authenticate, self.lobby.refusal)
-        connection = Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
-        self._nursery.start_soon(connection.run)
+        if self._tls is None:
+            self._nursery.start_soon(self._connection(transport, peer).run)
+        else:
+            self._nursery.start_soon(self._converse_tls, TlsTransport(transport, self._tls), peer)
+
+    async def _converse_tls(self, transport: TlsTransport, peer: str) -> None:
+        """The handshake has a time of its own; whoever comes through is a connection like any other."""
+        agreed = False
+        try:
+            with trio.move_on_after(seconds(limits.TLS_HANDSHAKE_TIMEOUT)):
+                await transport.handshake()
+                agreed = True
+        except (OSError, trio.ClosedResourceError) as error:
+            log.debug("a TLS handshake failed", peer=peer, cause=str(error))
+        finally:
+            if not agreed:
+                transport.close()
+        if agreed:
+            await self._connection(transport, peer).run()
+
+    def _connection(self, transport: Transport, peer: str) -> Connection:
+        assert self._nursery is not None
+        machine = GrpcServer(self._settings.limits, self.clock.now(), self._authenticate, self.lobby.refusal)
+        return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 
     def _accepted(self, connected: socket.socket, peer: str) -> None:
         self.converse(SocketTransport(connected), peer)
+
+    def _listen(self) -> socket.socket:
+        """Read the TLS files and bind every address; returns gRPC's listener. Raises `StartError`."""
+        server = self._settings.server
+        http_tls: ssl.SSLContext | None = None
+        if server.tls is not None:
+            self._tls = server_context(server.tls, GRPC_PROTOCOLS)
+            http_tls = server_context(server.tls, HTTP_PROTOCOLS)
+        self._listener = listener = listeners.bind(server.grpc_addr, "server.grpc_addr")
+        self._bound = [listeners.local_address(listener)]
+        if server.http_addr is not None:
+            try:
+                http = listeners.bind(server.http_addr, "server.http_addr")
+            except StartError:
+                listener.close()
+                raise
+            self._bound.append(listeners.local_address(http))
+            from cronoq._runtime.http_listener import HttpListener
+
+            self._http = HttpListener(http, HttpApi(self._unready), http_tls)
+        return listener
+
+    def _unready(self) -> str:
+        """Why no work can be taken now, in the words of `/readyz`; empty when it can."""
+        if self._stopping.is_set():
+            return "stopping"
+        driver = self.terms.driver
+        if not self.lobby.serving or driver is None:
+            return "standby"
+        return "" if driver.committer.ready else "store"
 
     async def _serve(self) -> None:
         """Open the store and serve until a graceful stop is complete."""
@@ -165,14 +233,17 @@ class Server:
         """Say good-bye to the connections: nothing new on them, a second to hear it, then the end."""
         if self._listener is not None:
             listeners.close_listener(self._listener)
+        if self._http is not None:
+            await self._http.stop()
         self.lobby.shut()
-        if not self.lobby.connections:
-            return
-        await trio.sleep(seconds(limits.SHUTDOWN_LINGER))
-        self.lobby.finish()
+        if self.lobby.connections:
+            await trio.sleep(seconds(limits.SHUTDOWN_LINGER))
+            self.lobby.finish()
         with trio.move_on_after(seconds(limits.CLOSE_LINGER)):
             while self.lobby.connections:
                 await self.lobby.wait_left()
+            if self._http is not None:
+                await self._http.wait_left()
 
     def _serving(self, epoch: int) -> None:
         """A term begins to serve."""
@@ -180,8 +251,7 @@ class Server:
         if announce is None:
             log.info("ready again", epoch=epoch)
             return
-        assert self._listener is not None
-        announce([listeners.local_address(self._listener)])
+        announce(self._bound)
 
     # --- signals and the end
 

@@ -1,10 +1,12 @@
 """Which store the settings ask for, and what a person sees when the server has started."""
 
 import os
+from collections import Counter
 from collections.abc import Callable
 
 from cronoq._stores.base import Store
 from cronoq._stores.memory import MemoryStore
+from cronoq_sansio.limits import GOOD_TOKEN
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.settings_check import format_address, is_loopback
 
@@ -22,15 +24,19 @@ def make_store(settings: Settings) -> Store:
 def announce(
     line: Callable[[str], None], settings: Settings, source: str, version: str, bound: list[tuple[str, int]]
 ) -> None:
-    """Print the start-up lines. The last one, `ready: grpc ADDRESS`, is stable: programs wait for it."""
-    address = format_address(bound[0])
-    for text in lines(settings, source, version, address):
+    """Print the start-up lines. `bound`: the real addresses, gRPC's and then, if there is one, HTTP's.
+
+    The last line, `ready: grpc ADDRESS http ADDRESS`, is stable: programs wait for it.
+    """
+    addresses = [format_address(address) for address in bound]
+    for text in lines(settings, source, version, *addresses):
         line(text)
-    line(f"ready: grpc {address}")
+    listening = " ".join(f"{name} {address}" for name, address in zip(("grpc", "http"), addresses, strict=False))
+    line(f"ready: {listening}")
 
 
-def lines(settings: Settings, source: str, version: str, address: str) -> list[str]:
-    """What runs, where everything is, how to submit and how to run a worker."""
+def lines(settings: Settings, source: str, version: str, grpc: str, http: str | None = None) -> list[str]:
+    """What runs, where everything is, who may call, how to submit and how to run a worker."""
     if settings.store.kind == "memory":
         store = "memory: tasks are lost when the server ends"
     else:
@@ -38,18 +44,41 @@ def lines(settings: Settings, source: str, version: str, address: str) -> list[s
     pools = ", ".join(pool.name for pool in settings.pools[:8])
     if len(settings.pools) > 8:
         pools += f" and {len(settings.pools) - 8} more"
+    transport, scheme = ("cleartext", "http") if settings.server.tls is None else ("TLS", "https")
     result = [
         f"cronoq-trio {version}",
         f"  configuration  {source}",
         f"  store          {store}",
         f"  pools          {pools}",
-        f"  submit         any gRPC client, cleartext: cronoq.v1.Tasks/Submit on {address}",
-        f"  work           any gRPC client: cronoq.v1.Workers/Work on {address}; README.md has a worker in a few lines",
+        f"  access         {_access(settings)}",
+        f"  submit         any gRPC client, {transport}: cronoq.v1.Tasks/Submit on {grpc}",
+        f"  work           any gRPC client: cronoq.v1.Workers/Work on {grpc}; README.md has a worker in a few lines",
         "  contract       cronoq-trio print-proto",
     ]
-    if settings.server.http_addr is not None:
-        given = format_address(settings.server.http_addr)
-        result.append(f"  http_addr      {given} is accepted in the configuration but not served yet")
-    if not is_loopback(settings.server.grpc_addr[0]):
-        result.append("  WARNING        no credentials are asked for, and the address is reachable from other hosts")
+    if http is not None:
+        result.append(f"  health         {scheme}://{http}/readyz and /healthz")
+    result += [f"  WARNING        {text}" for text in warnings(settings)]
     return result
+
+
+def _access(settings: Settings) -> str:
+    tokens = settings.auth.tokens
+    if not tokens:
+        return "no credentials: whoever reaches the address may do everything"
+    counts = Counter(token.role for token in tokens)
+    return "tokens: " + ", ".join(f"{count} {role}" for role, count in sorted(counts.items()))
+
+
+def warnings(settings: Settings) -> tuple[str, ...]:
+    """What an operator should know about how far the server is open. Also shown by `check`."""
+    server, tokens = settings.server, settings.auth.tokens
+    result = []
+    beyond = not is_loopback(server.grpc_addr[0])
+    if beyond and not tokens:
+        result.append("no credentials are asked for, and the address is reachable from other hosts")
+    if beyond and tokens and server.tls is None:
+        result.append("tokens travel in clear, and the address is reachable from other hosts; set [server.tls]")
+    short = [f"auth.tokens[{index}]" for index, token in enumerate(tokens) if token.short]
+    if short:
+        result.append(f"{', '.join(short)}: fewer than {GOOD_TOKEN} characters; a longer token is harder to guess")
+    return tuple(result)

@@ -21,11 +21,15 @@ KEEPALIVE = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 6))
 class Transport(Protocol):
     """One connection's bytes. Every method but `close` may raise `OSError` when the connection is broken."""
 
+    @property
+    def unsent(self) -> bool:
+        """Bytes that `try_send` took wait here: wait until writable and call it again, if need be with nothing."""
+
     def try_send(self, data: bytes | memoryview) -> int:
         """Send what fits now; returns how many bytes that was, 0 when nothing does."""
 
     def try_receive(self) -> bytes | None:
-        """What has arrived, at most `READ_SIZE` bytes; `b""` at the end, None when nothing is there yet."""
+        """What has arrived, about `READ_SIZE` bytes at most; `b""` at the end, None when nothing is there yet."""
 
     async def wait_readable(self) -> None:
         """Until `try_receive` has something to say."""
@@ -44,6 +48,8 @@ class SocketTransport:
     """A connected stream socket."""
 
     __slots__ = ("_socket", "recv", "send")
+
+    unsent = False
 
     def __init__(self, connected: socket.socket) -> None:
         """Takes over the socket: non-blocking, no delay for small writes, keepalive."""
@@ -110,6 +116,8 @@ class _Pipe:
 
 class MemoryTransport:
     """One end of a connection in memory; `memory_pair` makes both."""
+
+    unsent = False
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming

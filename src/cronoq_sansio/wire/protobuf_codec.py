@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.service.access import METHOD_ROLES
 from cronoq_sansio.service.messages import (
     BatchReply,
     Cancel,
@@ -483,31 +484,33 @@ def _pool(pool: PoolSnapshot, workers: int) -> pb.PoolSnapshot:
 def _unary(
     service: str,
     method: str,
-    role: str,
     decode: Callable[[bytes, LimitSettings], Request | Rejection] | None = None,
     encode: Callable[[Message], bytes] | None = None,
 ) -> Route:
-    return Route(f"/cronoq.v1.{service}/{method}".encode(), f"{service}.{method}", role, False, decode, encode)
+    name = f"{service}.{method}"
+    return Route(f"/cronoq.v1.{service}/{method}".encode(), name, METHOD_ROLES[name], False, decode, encode)
 
 
-WATCH = Route(b"/cronoq.v1.Tasks/Watch", "Tasks.Watch", "client", False, decode_watch, encode_event, True)
-WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", "worker", True, None, None)
+WATCH = Route(
+    b"/cronoq.v1.Tasks/Watch", "Tasks.Watch", METHOD_ROLES["Tasks.Watch"], False, decode_watch, encode_event, True
+)
+WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", METHOD_ROLES["Workers.Work"], True, None, None)
 
 ROUTES: dict[bytes, Route] = {
     route.path: route
     for route in (
-        _unary("Tasks", "Submit", "client", decode_submit, encode_submit),
-        _unary("Tasks", "SubmitBatch", "client", decode_batch, encode_batch),
-        _unary("Tasks", "Cancel", "client", decode_cancel, encode_cancel),
-        _unary("Tasks", "Get", "client", decode_get, encode_info),
-        _unary("Tasks", "ListTasks", "client", decode_list, encode_page),
-        _unary("Tasks", "Wait", "client", decode_wait, encode_result),
+        _unary("Tasks", "Submit", decode_submit, encode_submit),
+        _unary("Tasks", "SubmitBatch", decode_batch, encode_batch),
+        _unary("Tasks", "Cancel", decode_cancel, encode_cancel),
+        _unary("Tasks", "Get", decode_get, encode_info),
+        _unary("Tasks", "ListTasks", decode_list, encode_page),
+        _unary("Tasks", "Wait", decode_wait, encode_result),
         WATCH,
         WORK,
-        _unary("Admin", "Snapshot", "metrics", decode_snapshot, encode_snapshot),
-        _unary("Admin", "AddRecurring", "admin"),
-        _unary("Admin", "RemoveRecurring", "admin"),
-        _unary("Admin", "ListWorkers", "metrics", decode_list_workers, encode_workers),
-        _unary("Admin", "ListRecurring", "metrics"),
+        _unary("Admin", "Snapshot", decode_snapshot, encode_snapshot),
+        _unary("Admin", "AddRecurring"),
+        _unary("Admin", "RemoveRecurring"),
+        _unary("Admin", "ListWorkers", decode_list_workers, encode_workers),
+        _unary("Admin", "ListRecurring"),
     )
 }

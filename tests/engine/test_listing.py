@@ -94,7 +94,7 @@ def test_ended_ids_do_not_pile_up():
         live[task_id] = None
         ids.add(task_id)
         del live[task_id]
-        assert len(ids) <= 2 * MAX_LANE_GARBAGE + 3
+        assert len(ids) <= 2 * (MAX_LANE_GARBAGE + 2)
     assert next(ids.after(0)) == 1
 
 

@@ -7,6 +7,7 @@ What a file may hold is decided by `cronoq_sansio.settings_check`; this module a
 
 import os
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,7 +82,9 @@ def memory_budget() -> int:
 
 def _read(source: str) -> str:
     try:
-        with open(source, "rb") as file:
+        with open(source, "rb", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise ConfigError((f"{source}: not a regular file; a configuration is read from a file on disk",))
             content = file.read(MAX_CONFIG_FILE + 1)
     except OSError as error:
         raise ConfigError((f"{source}: cannot be read: {error.strerror or error}",)) from error
@@ -94,6 +97,11 @@ def _read(source: str) -> str:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ConfigError((f"{source}:{line}: not UTF-8: {error.reason}",)) from error
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Without this a named pipe would keep the program waiting for whoever writes to it."""
+    return os.open(path, flags | getattr(os, "O_NONBLOCK", 0))
 
 
 def _parse(text: str, source: str) -> dict[str, Any]:

@@ -22,6 +22,7 @@ MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares th
 MAX_LIST_SCAN = 10_000  #: tasks that one page of a listing looks at: about 2 ms, then the page says where it is
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number
+MAX_NACK_GROUPS = 64  #: worker groups that a refused lease chooses among; more cost time and change nothing
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown
 MAX_UNREAD_EVENTS = 4_352  #: of one watcher: 4,096 + 256 as in server.md section 3, so that a batch of 1,000 fits whole
@@ -62,9 +63,9 @@ READ_SIZE = 256 << 10  #: one read of a socket
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
-MAX_WAITING_BYTES = 64 << 20  #: payload bytes that wait for a commit before new work is refused
+MAX_WAITING_BYTES = 64 << 20  #: bytes of new tasks, without outputs, that wait for a commit before new work is refused
 MIN_OUTBOX_SWEEP = 4_096  #: actions that the outbox holds before it looks for those that nobody wants any more
-MAX_WAITING_OUTPUT = 256 << 20  #: output bytes that wait before workers get no flow-control credit either
+MAX_WAITING_OUTPUT = 256 << 20  #: bytes of outputs; from here on neither calls nor workers get credit: one per lease
 COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries
 COMMIT_PRESSURE = 5 * SECOND  #: a commit older than this refuses new work
 MAX_STORE_OUTAGE = 300 * SECOND  #: source page "Store errors"; then the term ends

@@ -25,7 +25,6 @@ from cronoq_sansio.settings import (
 )
 from cronoq_sansio.settings_table import (
     LIMITS,
-    MAX_INTEGER,
     NAME_CHARACTERS,
     NAME_RULE,
     OUTPUTS,
@@ -45,6 +44,7 @@ from cronoq_sansio.spec import RetryPolicy
 from cronoq_sansio.values import value
 
 MAX_SHOWN = 60  #: characters of a wrong value that a message repeats: enough to recognise it, and still one line
+MAX_SHOWN_BITS = 192  #: an integer of so many bits has as many digits
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that TOML lets stand without quotes
 _UNITS = {
@@ -110,6 +110,8 @@ def show(found: object) -> str:
         return "a table"
     if isinstance(found, list):
         return "an array"
+    if isinstance(found, int) and found.bit_length() > MAX_SHOWN_BITS:  # Python refuses to write thousands of digits
+        return f"an integer of {found.bit_length()} bits"
     text = json.dumps(found, ensure_ascii=False) if isinstance(found, (str, bool)) else str(found)
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
 
@@ -123,9 +125,7 @@ def allowed(key: Key) -> str:
     text = _UNITS.get(key.kind, "a table" if key.kind is Kind.RETRY else key.kind.value)
     if key.minimum is None or key.maximum is None:
         return text
-    return text + (
-        f" from {key.minimum} to {key.maximum}" if key.maximum < MAX_INTEGER else f" of at least {key.minimum}"
-    )
+    return f"{text} from {key.minimum} to {key.maximum}"
 
 
 class _Checker:

@@ -25,7 +25,8 @@ class Kind(Enum):
 
 
 MAX_SECONDS = 31_536_000  #: 365 days (server.md section 1)
-MAX_INTEGER = (1 << 63) - 1  #: what a TOML integer is promised to hold
+MAX_COUNT = 1_000_000_000_000  #: a trillion entries: as good as no bound on any machine
+MAX_BYTES = 1 << 50  #: a pebibyte: the same
 MAX_UINT32 = (1 << 32) - 1  #: slots travel as uint32, a gRPC length prefix and an HTTP/2 setting have 32 bits
 
 
@@ -155,8 +156,8 @@ LIMITS = Table(
             1,
             MAX_UINT32,
         ),
-        Key("max_pending_total", "max_pending_total", Kind.INTEGER, "Tasks that wait, over all pools.", 1, MAX_INTEGER),
-        Key("max_pending_per_pool", "max_pending_per_pool", Kind.INTEGER, "Tasks that wait in a pool.", 1, MAX_INTEGER),
+        Key("max_pending_total", "max_pending_total", Kind.INTEGER, "Tasks that wait, over all pools.", 1, MAX_COUNT),
+        Key("max_pending_per_pool", "max_pending_per_pool", Kind.INTEGER, "Tasks that wait in a pool.", 1, MAX_COUNT),
         Key(
             "max_message_bytes",
             "max_message_bytes",
@@ -171,7 +172,7 @@ LIMITS = Table(
             Kind.INTEGER,
             "All live tasks together, as encoded; beyond, submissions are refused as `overloaded`.",
             4_096,
-            MAX_INTEGER,
+            MAX_BYTES,
             default_text="half of the machine's memory",
             ours=True,
         ),
@@ -243,7 +244,7 @@ LIMITS = Table(
             Kind.INTEGER,
             "How many finished tasks are remembered for that; the oldest are dropped first.",
             0,
-            MAX_INTEGER,
+            MAX_COUNT,
         ),
     ),
     unbuilt=("max_http_body_bytes", "max_deps", "max_resources"),
@@ -254,14 +255,14 @@ OUTPUTS = Table(
     OutputSettings,
     "What of finished tasks is kept in memory, so that it is answered without asking the store.",
     (
-        Key("cache_entries", "cache_entries", Kind.INTEGER, "Outputs that are kept; 0 = none.", 0, MAX_INTEGER),
+        Key("cache_entries", "cache_entries", Kind.INTEGER, "Outputs that are kept; 0 = none.", 0, MAX_COUNT),
         Key(
             "cache_bytes",
             "cache_bytes",
             Kind.INTEGER,
             "Their size together; 0 only when `cache_entries` is 0.",
             0,
-            MAX_INTEGER,
+            MAX_BYTES,
         ),
         Key(
             "info_entries",
@@ -269,7 +270,7 @@ OUTPUTS = Table(
             Kind.INTEGER,
             "Descriptions of tasks that are kept; 0 = none.",
             0,
-            MAX_INTEGER,
+            MAX_COUNT,
         ),
     ),
 )
@@ -312,7 +313,7 @@ POOLS = Table(
             Kind.INTEGER,
             "Tasks that wait in this pool.",
             1,
-            MAX_INTEGER,
+            MAX_COUNT,
             default_key="max_pending_per_pool",
         ),
         Key(

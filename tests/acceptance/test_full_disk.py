@@ -96,7 +96,7 @@ def survives_a_full_disk(server, disk_of, name):
                 assert word(client.wait(key).status) == "succeeded"
         assert server.stop() == 0
     server.check_log()
-    record(f"full disk, {name}", acknowledged=len(acknowledged), not_acknowledged=len(refused), acknowledged_lost=0)
+    record(f"full disk, {name}", acknowledged=len(acknowledged), not_acknowledged=len(refused))
 
 
 def fill_up(client, acknowledged):

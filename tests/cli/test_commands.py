@@ -172,6 +172,13 @@ def test_check_knows_foreign_and_damaged_files(run):
         assert (code, out) == (1, "") and words in err and err.count("\n") == 1
 
 
+def test_check_knows_that_a_file_cannot_be_created(run):
+    """To root every folder looks writable; only making a file there tells."""
+    write(free_port(), kind="sqlite", path="/proc/x.db")
+    code, out, err = run("check", "-c", "c.toml")
+    assert (code, out) == (1, "") and err.startswith("Error: c.toml: store.path: /proc/x.db cannot be created: ")
+
+
 def test_check_neither_makes_nor_changes_a_file(run):
     write(free_port(), kind="sqlite", path="x.db")
     Path("x.db").touch()

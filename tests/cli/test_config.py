@@ -1,5 +1,7 @@
 """Where the configuration comes from, and what is said when it cannot be used."""
 
+import os
+
 import pytest
 
 from cronoq import config
@@ -93,6 +95,13 @@ def test_a_missing_file_and_a_folder_are_named(folder):
     assert problems("a\0b")[0].startswith("'a\\x00b': cannot be read: ")
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this platform has no named pipes")
+def test_what_is_no_regular_file_is_not_waited_for(folder):
+    os.mkfifo("pipe")
+    for path in ("pipe", "/dev/zero"):
+        assert problems(path) == [f"{path}: not a regular file; a configuration is read from a file on disk"]
+
+
 def test_a_file_named_by_the_environment_must_exist():
     with pytest.raises(ConfigError, match=r"gone\.toml: cannot be read"):
         load(None, environ={"CRONOQ_CONFIG": "gone.toml"})
@@ -123,6 +132,14 @@ def test_an_integer_of_thousands_of_digits_is_no_crash(folder):
     (folder / "c.toml").write_text("a = " + "9" * 10_000)
     (line,) = problems("c.toml")
     assert line.startswith("c.toml: not valid TOML: ") and len(line) < 300
+
+
+def test_integers_above_every_limit_are_told_the_limit(folder):
+    (folder / "c.toml").write_text(f"[limits]\nmax_pending_total = {10**20}\nmax_tags = 0x{'f' * 5_000}\n")
+    assert problems("c.toml") == [
+        "c.toml:2: limits.max_pending_total: found 100000000000000000000; allowed is an integer from 1 to 1000000000000",
+        "c.toml:3: limits.max_tags: found an integer of 20000 bits; allowed is an integer from 0 to 4294967295",
+    ]
 
 
 def test_a_byte_order_mark_is_ignored(folder):

@@ -13,7 +13,7 @@ from cronoq._stores.base import Batch, Claim, Done, StoreError
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import LoadedRecord, TaskInserted
+from cronoq_sansio.engine.records import LoadedRecord, OutputStored, TaskInserted
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
 from cronoq_sansio.spec import TaskSpec
@@ -36,6 +36,14 @@ class Write:
 
     text: str
     size: int = 0
+
+
+@value
+class Report:
+    """An event: store an output of `size` bytes and say `text` when it is durable."""
+
+    text: str
+    size: int
 
 
 @value
@@ -72,6 +80,9 @@ class FakeMachine:
         for event in events:
             if isinstance(event, Write):
                 step.writes.append(TaskInserted(self.number, spec(event.size), 1, now))
+                step.once_durable.append(Said(event.text, self.number))
+            elif isinstance(event, Report):
+                step.writes.append(OutputStored(self.number, bytes(event.size), ""))
                 step.once_durable.append(Said(event.text, self.number))
             elif isinstance(event, Say):
                 step.at_once.append(Said(event.text, 0))

@@ -13,7 +13,7 @@ from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled
 from cronoq_sansio.service.messages import StorePressure
-from tests.runtime.fakes import Say, Stage, Write
+from tests.runtime.fakes import Report, Say, Stage, Write
 
 
 @pytest.fixture
@@ -133,7 +133,10 @@ async def test_too_many_waiting_steps_refuse_new_work(autojump_clock: MockClock,
     assert isinstance(stage.machine.seen[-1], StorePressure)
     stage.store.decide()
     await stage.settle()
-    assert stage.machine.seen[-1] == StorePressure(None), "the rest is in flight, nothing waits behind it"
+    assert isinstance(stage.machine.seen[-1], StorePressure) and stage.machine.seen[-1].reason, "the rest is in flight"
+    stage.store.decide()
+    await stage.settle()
+    assert stage.machine.seen[-1] == StorePressure(None)
 
 
 async def test_too_many_waiting_bytes_refuse_new_work(autojump_clock: MockClock, stage: Stage) -> None:
@@ -144,12 +147,47 @@ async def test_too_many_waiting_bytes_refuse_new_work(autojump_clock: MockClock,
     assert stage.performer.held == (True, False)
 
 
-async def test_very_many_waiting_bytes_hold_the_workers_too(autojump_clock: MockClock, stage: Stage) -> None:
+async def test_pressure_ends_when_less_than_half_of_it_is_left(autojump_clock: MockClock, stage: Stage) -> None:
+    """What is in flight counts: else pressure ended with each commit and came back with the next read."""
+    third = limits.MAX_WAITING_BYTES // 3
     stage.driver.handle([Write("first")])
-    stage.driver.handle([Write("huge", limits.MAX_WAITING_OUTPUT)])
-    assert stage.performer.held == (True, False)
-    stage.driver.handle([Write("more", 1)])
+    for text in "abc":
+        stage.driver.handle([Write(text, third + 1)])
+    for _ in range(2):
+        assert not stage.driver.committer.ready
+        stage.store.decide()
+        await stage.settle()
+        stage.driver.handle([Write("d", third)])
+    for _ in range(2):
+        stage.store.decide()
+        await stage.settle()
+    changes = [bool(event.reason) for event in stage.machine.seen if isinstance(event, StorePressure)]
+    assert changes == [True, False]
+
+
+async def test_outputs_do_not_refuse_new_work_until_very_many_wait(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("first")])
+    stage.driver.handle([Report("large", limits.MAX_WAITING_OUTPUT)])
+    assert stage.performer.held == (False, False) and stage.driver.committer.ready
+    stage.driver.handle([Report("more", 1)])
     assert stage.performer.held == (True, True)
+    assert isinstance(stage.machine.seen[-1], StorePressure) and "outputs" in (stage.machine.seen[-1].reason or "")
+    stage.store.decide()
+    await stage.settle()
+    assert stage.performer.held == (True, True), "they are in flight"
+    stage.store.decide()
+    await stage.settle()
+    assert stage.performer.held == (False, False) and stage.driver.committer.ready
+
+
+async def test_workers_are_held_although_new_work_is_refused_already(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a")])
+    await trio.sleep(6)
+    assert stage.performer.held == (True, False)
+    stage.driver.handle([Report("large", limits.MAX_WAITING_OUTPUT + 1)])
+    assert stage.performer.held == (True, True)
+    stage.store.decide()
+    await stage.settle()
     stage.store.decide()
     await stage.settle()
     assert stage.performer.held == (False, False)

@@ -51,6 +51,16 @@ async def test_events_that_arise_while_flushing_are_the_next_step(autojump_clock
     assert [len(batch) for batch in stage.machine.batches] == [1, 1, 1]
 
 
+async def test_a_volatile_store_has_what_was_said_when_a_later_step_breaks(autojump_clock: MockClock) -> None:
+    """An event that arises while flushing breaks the machine; the next term must know what the caller was told."""
+    stage = Stage(volatile=True)
+    stage.store.auto = lambda _batch: None
+    stage.performer.answers["a"] = [Explode()]
+    with pytest.raises(TermEnded):
+        stage.driver.handle([Write("a")])
+    assert stage.said == ["a"] and list(stage.store.stored) == [1]
+
+
 async def test_handle_called_while_performing_waits_for_its_turn(autojump_clock: MockClock, stage: Stage) -> None:
     def again(text: str) -> None:
         if text == "a":

@@ -9,93 +9,17 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from cronoq._runtime.serve import DONE, FAILED, Server
-from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreHeld, StoreUnavailable
+from cronoq._runtime.serve import DONE, FAILED
+from cronoq._stores.base import Fenced, StoreGone, StoreHeld, StoreUnavailable
 from cronoq._stores.memory import MemoryStore
-from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.service.messages import Submit
 from cronoq_sansio.service.service import Service
-from cronoq_sansio.settings import ServerSettings, Settings
 from cronoq_sansio.spec import TaskStatus
 from cronoq_sansio.wire import pb
-from tests.runtime.caller import Caller
-from tests.runtime.fakes import WALL
-
-GRACE = 10 * SECOND
-SETTINGS = Settings(server=ServerSettings(grpc_addr=("127.0.0.1", 0), shutdown_grace=GRACE))
-
-
-class DurableStore(MemoryStore):
-    """The memory store in the part of a durable one: commits may hang or fail, and what is in it outlives a term."""
-
-    volatile = False
-
-    def __init__(self) -> None:
-        super().__init__(key_retention=3_600 * SECOND, key_retention_max=1_000)
-        self.trouble: StoreError | None = None
-        self.hanging = False
-        self.holder: StoreHeld | None = None
-        """Another server that leads: it can be claimed no more."""
-        self.loading = trio.Event()
-        self.loading.set()
-        self._hung: tuple[Batch, Done] | None = None
-
-    async def claim(self, unix_seconds: int) -> Claim:
-        if self.holder is not None:
-            raise self.holder
-        return await super().claim(unix_seconds)
-
-    async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        await self.loading.wait()
-        async for portion in super().load(finished_since):
-            yield portion
-
-    def begin_commit(self, batch: Batch, done: Done) -> None:
-        if self.hanging:
-            self._hung = (batch, done)
-        elif self.trouble is not None:
-            done(self.trouble)
-        else:
-            super().begin_commit(batch, done)
-
-    def go_on(self) -> None:
-        self.hanging = False
-        hung, self._hung = self._hung, None
-        if hung is not None:
-            self.begin_commit(*hung)
-
-
-class House:
-    """A server, its store, and what became of it."""
-
-    def __init__(self, nursery: trio.Nursery, store: MemoryStore, settings: Settings = SETTINGS) -> None:
-        self.nursery = nursery
-        self.store = store
-        self.abandoned: list[int] = []
-        self.bound: list[tuple[str, int]] = []
-        self.server = Server(settings, store, self.bound.extend, wall=wall, abandon=self.abandoned.append)
-        self.code: int | None = None
-        self.error: StartError | None = None
-        self.ended_at = 0.0
-
-    async def open(self) -> "House":
-        self.nursery.start_soon(self._run)
-        await trio.testing.wait_all_tasks_blocked()
-        return self
-
-    async def _run(self) -> None:
-        try:
-            self.code = await self.server.run(signals=False)
-        except StartError as error:
-            self.error = error
-        self.ended_at = trio.current_time()
-
-    def caller(self) -> Caller:
-        return Caller(self.server, self.nursery)
+from tests.runtime.house import GRACE, SETTINGS, DurableStore, House
 
 
 @pytest.fixture
@@ -108,11 +32,6 @@ async def house(nursery: trio.Nursery, durable: DurableStore) -> AsyncIterator[H
     yield await House(nursery, durable).open()
     durable.go_on()
     nursery.cancel_scope.cancel()
-
-
-def wall() -> int:
-    """A wall clock that goes with the clock of the test."""
-    return WALL + round(trio.current_time() * SECOND)
 
 
 def break_on_key(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
@@ -217,7 +136,11 @@ async def test_a_fault_of_ours_ends_the_term_and_the_next_one_recovers(
     assert refused.status is GrpcStatus.UNAVAILABLE
     assert waiting.status is GrpcStatus.UNAVAILABLE
     assert (await worker.next("shutdown")).not_leader
+    assert "the outcome of this call is unknown" in waiting.fields["grpc-message"]
     assert not bystander.closed.is_set()
+    between = await house.caller().submit()
+    assert between.status is GrpcStatus.UNAVAILABLE
+    assert "no term serves now" in between.fields["grpc-message"], "this call was refused: its outcome is known"
     await trio.sleep(2.5)
     assert bystander.closed.is_set() and other.closed.is_set(), "streams of a term that is over"
     logged = capsys.readouterr().out
@@ -362,6 +285,33 @@ async def test_a_second_request_forces_the_stop(autojump_clock: MockClock, house
     await trio.testing.wait_all_tasks_blocked()
     assert house.code == FAILED
     assert house.abandoned == []
+
+
+async def test_a_forced_stop_on_the_memory_store_is_no_fault(
+    autojump_clock: MockClock, nursery: trio.Nursery, capsys: pytest.CaptureFixture[str]
+) -> None:
+    house = await House(nursery, MemoryStore(key_retention=SECOND, key_retention_max=10)).open()
+    worker = await house.caller().work(slots=1)
+    await house.caller().submit()
+    await worker.next("lease")
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code == FAILED
+    logged = capsys.readouterr().out
+    assert "the stop is forced" in logged and "[error" not in logged
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_store_whose_file_is_gone_at_the_end_is_told(
+    autojump_clock: MockClock, nursery: trio.Nursery, durable: DurableStore
+) -> None:
+    durable.gone = StoreGone("tasks.db was moved")
+    house = await House(nursery, durable).open()
+    house.server.request_stop()
+    await trio.testing.wait_all_tasks_blocked()
+    assert house.code is None and str(house.error) == "tasks.db was moved"
 
 
 async def test_a_stop_that_hangs_is_abandoned_after_the_grace_and_fifteen_seconds(

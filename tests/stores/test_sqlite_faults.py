@@ -12,7 +12,8 @@ import pytest
 from anyio import to_thread
 
 from cronoq._stores import sqlite_writer
-from cronoq._stores.base import Fenced, StoreError, StoreUnavailable
+from cronoq._stores.base import Fenced, StoreError, StoreGone, StoreUnavailable
+from cronoq._stores.sqlite_files import DatabaseFile, LeaderLock
 from cronoq_sansio.engine.records import OutputStored, TaskInserted
 from cronoq_sansio.errors import LocalProtocolError
 from cronoq_sansio.spec import TaskStatus
@@ -350,7 +351,7 @@ def test_a_file_that_was_moved_away_takes_no_more_batches(sqlite, how):
         if how == "replaced":
             shutil.copy(f"{sqlite.path}.aside", sqlite.path)
         error = await attempt(store, batch(inserted(first + 1)))
-        assert type(error) is StoreError
+        assert type(error) is StoreGone
         assert "was moved, deleted or replaced while the server runs" in str(error)
         if how == "replaced":
             os.unlink(sqlite.path)
@@ -358,6 +359,58 @@ def test_a_file_that_was_moved_away_takes_no_more_batches(sqlite, how):
         await commit(store, inserted(first + 1))
 
     sqlite.with_store(body)
+
+
+@pytest.mark.parametrize("how", ["deleted", "replaced"])
+def test_the_end_of_a_store_whose_file_is_gone_is_no_clean_one(sqlite, how, capsys):
+    async def body():
+        store = sqlite.make()
+        await store.open()
+        claim = await store.claim(UNIX)
+        await commit(store, inserted(claim.first_task_id))
+        if how == "replaced":
+            shutil.copy(sqlite.path, f"{sqlite.path}.copy")
+            os.rename(f"{sqlite.path}.copy", sqlite.path)
+        else:
+            os.unlink(sqlite.path)
+        with pytest.raises(StoreGone, match="so what was acknowledged may be lost; put the file and its log back"):
+            await store.close()
+        await store.close()
+        assert "cronoq-store-writer" not in [thread.name for thread in threading.enumerate()]
+
+    sqlite.run(body)
+    file = DatabaseFile(sqlite.path)
+    file.locate()
+    lock = LeaderLock(file)
+    lock.acquire()
+    lock.release()
+    assert capsys.readouterr().out == "", "nothing is said that is not so"
+
+
+def test_a_store_that_cannot_be_checkpointed_at_its_end_is_read_from_its_log(sqlite, capsys):
+    async def body(store, first):
+        await commit(store, inserted(first))
+        other.append(sqlite3.connect(sqlite.path, isolation_level=None))
+        other[0].execute("BEGIN IMMEDIATE")
+
+    other = []
+    sqlite.with_store(body)
+    assert "the next start reads its log" in capsys.readouterr().out
+    other[0].close()
+    assert len(sqlite.with_store(lambda store, _first: loaded(store))) == 1
+
+
+def test_the_end_of_a_fenced_store_is_no_trouble(sqlite, capsys):
+    async def body(store, _first):
+        os.unlink(f"{sqlite.path}.leader")
+        second = sqlite.make()
+        await second.open()
+        await second.claim(UNIX)
+        await second.close()
+
+    sqlite.with_store(body)
+    logged = capsys.readouterr().out
+    assert "there was no claim to give up" in logged and "warning" not in logged
 
 
 def test_a_value_that_no_column_holds_fails_its_batch_whole_and_alone(sqlite):

@@ -16,6 +16,7 @@ from cronoq._stores import sqlite_files
 from cronoq._stores.base import StoreUnavailable, StoreUnusable
 from cronoq._stores.sqlite import SqliteStore
 from cronoq._stores.sqlite_files import network_type
+from cronoq._stores.sqlite_probe import probe
 from cronoq._stores.sqlite_schema import APPLICATION_ID, CHECKED_BYTES, migrations, split_statements
 from tests.stores.support import UNIX, commit, find, finished, inserted, loaded
 
@@ -188,7 +189,41 @@ def test_a_second_hard_link(tmp_path):
 
 
 def test_a_folder_where_nothing_can_be_created():
-    assert refusal("/proc/cronoq.db").startswith("/proc/cronoq.db cannot be opened for writing (")
+    assert refusal("/proc/cronoq.db") == (
+        "/proc/cronoq.db cannot be created: the file system of /proc takes no new files; use a local disk, or set "
+        "another store.path"
+    )
+
+
+def test_a_name_that_is_too_long_for_the_files_beside_it(tmp_path):
+    assert (
+        "…: the name of the file has 248 bytes, and SQLite, which appends to it, takes at most 247 there; "
+        in refusal(tmp_path / ("é" * 124))
+    )
+    fill(tmp_path / ("é" * 123 + "x"))
+
+
+@pytest.mark.parametrize("name", ["/proc/x.db", "x" * 300, "d/" + "x" * 250, "d/e/x.db", "d", "pipe", "notes.txt"])
+def test_the_probe_says_what_an_open_says_and_leaves_nothing(tmp_path, name):
+    (tmp_path / "d").mkdir()
+    (tmp_path / "notes.txt").write_text("Dear diary, " * 100)
+    os.mkfifo(tmp_path / "pipe")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(StoreUnusable) as caught:
+        probe(str(tmp_path / name))
+    assert sorted(tmp_path.rglob("*")) == before
+    assert str(caught.value) == refusal(tmp_path / name)
+
+
+def test_a_path_that_is_too_long_for_sqlite(tmp_path):
+    folder = tmp_path
+    while len(str(folder)) < 400:
+        folder = folder / ("d" * 49)
+    folder.mkdir(parents=True)
+    fill(folder / ("x" * (503 - len(str(folder)))))
+    assert "the path of the file has 505 bytes, and SQLite, which appends to it, takes at most 504 there; " in refusal(
+        folder / ("x" * (504 - len(str(folder))))
+    )
 
 
 UNPRIVILEGED = """

@@ -73,9 +73,10 @@ class Peer:
         frame_size: int = 16_384,
         credit: bool = True,
         auth: Any = authenticate,
+        refusal: Any = None,
     ) -> None:
         self.now = START
-        self.server = GrpcServer(limits or LimitSettings(), START, auth)
+        self.server = GrpcServer(limits or LimitSettings(), START, auth, refusal)
         self.client = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.client.initiate_connection()
         self.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window, SettingCodes.MAX_FRAME_SIZE: frame_size})

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.errors import Code, GrpcStatus, Rejection
 from cronoq_sansio.service.access import Principal
 from cronoq_sansio.service.messages import (
     CallEnded,
@@ -308,6 +308,22 @@ def test_each_method_needs_its_role(route: Any) -> None:
 
 
 # --- calls that end early
+
+
+def test_a_server_that_does_not_serve_says_so_before_it_looks_at_arguments() -> None:
+    """Order of server.md section 3: authentication, role, leader, arguments."""
+    starting = Rejection(Code.UNAVAILABLE, "the server is starting")
+    allowed = Peer(refusal=lambda: starting)
+    for message in (b"\xff not a message", pb.SubmitRequest(task=pb.TaskSpec()).SerializeToString()):
+        stream_id = allowed.headers()
+        allowed.data(stream_id, frame(message), end=True)
+        assert allowed.exchange() == []
+        assert allowed.streams[stream_id].status == GrpcStatus.UNAVAILABLE
+    nobody = Rejection(Code.UNAUTHENTICATED, "who is it?")
+    stranger = Peer(auth=lambda _metadata: nobody, refusal=lambda: starting)
+    stream_id = stranger.call(pb.SubmitRequest(task=pb.TaskSpec()))
+    stranger.exchange()
+    assert stranger.streams[stream_id].status == GrpcStatus.UNAUTHENTICATED
 
 
 def test_a_reset_ends_the_call() -> None:

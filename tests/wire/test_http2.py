@@ -3,11 +3,14 @@
 import struct
 
 import pytest
+from h2.settings import SettingCodes
 
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.http2 import Data, Event, Failed, Http2Server, Request, Reset, WindowOpened
 from tests.wire import raw
+from tests.wire.peer import Peer
 
 START = 1_000 * SECOND
 NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT = 0, 1, 3, 4
@@ -208,6 +211,17 @@ def test_the_compression_table_of_our_encoder_is_ours() -> None:
     assert len(machine._machine.encoder.table_size_changes) <= 2
     kind, _, stream_id, body = output(machine)[-1]
     assert (kind, stream_id) == (raw.HEADERS, 1) and len(body) < 4_000
+
+
+def test_a_header_table_size_that_is_set_twice_is_still_told() -> None:
+    """Else the peer's decoder waits for an update that never comes and gives up the connection."""
+    peer = Peer()
+    for _ in range(2):
+        peer.client.update_settings({SettingCodes.HEADER_TABLE_SIZE: 1_000})
+        peer.exchange()
+    stream_id = peer.call(pb.GetRequest(), "/cronoq.v1.Tasks/Nothing")
+    peer.exchange()
+    assert peer.streams[stream_id].status == 12
 
 
 # --- streams

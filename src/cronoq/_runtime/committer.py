@@ -8,9 +8,12 @@ Two kinds of trouble are told to the rest of the term:
 
 - *Stalled*: a transaction is older than `limits.COMMIT_STALLED`. Leases must not expire meanwhile: `CommitsStalled`,
   and when it is through `CommitsResumed` with the time since it began.
-- *Pressure*: too many steps or bytes wait, or a transaction is older than `limits.COMMIT_PRESSURE`. New work is
-  refused and gets no flow-control credit; with very many bytes waiting the workers get none either. Pressure ends
-  with a transaction that succeeded while less than half of a bound is waiting, so that it does not flicker.
+- *Pressure*: too many steps or too many bytes of new work wait, or a transaction is older than
+  `limits.COMMIT_PRESSURE`. New work is refused and gets no flow-control credit. Outputs come under that only when very
+  many of their bytes wait, and then the workers get no credit either: a lease has one outcome, so what workers may
+  send is bounded anyhow, and refusing new work would not make it less. What waits is what is being written and what
+  comes after it. Pressure ends with a transaction that leaves less than half of every bound, so that it does not
+  flicker from one to the next.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -176,7 +179,7 @@ class Committer:
             log.info("the store goes on", seconds=round(seconds(took), 1))
             self._report([CommitsResumed(took)])
         self._report([StepsDurable(flight.through)])
-        if self._refused or self._workers_held:
+        if self._refused:
             self._relax()
 
     async def _failed(self, error: StoreError) -> None:
@@ -206,13 +209,13 @@ class Committer:
     def _weigh(self) -> None:
         batch, flight = self._batch, self._flight
         assert flight is not None
-        size = batch.size + flight.size
         if batch.steps + flight.steps > limits.MAX_WAITING_STEPS:
             self._press(f"more than {limits.MAX_WAITING_STEPS:,} steps wait for it")
-        elif size > limits.MAX_WAITING_BYTES:
-            self._press(f"more than {limits.MAX_WAITING_BYTES >> 20} MiB wait for it")
-        if size > limits.MAX_WAITING_OUTPUT and not self._workers_held:
+        elif batch.spec_size + flight.spec_size > limits.MAX_WAITING_BYTES:
+            self._press(f"more than {limits.MAX_WAITING_BYTES >> 20} MiB of new tasks wait for it")
+        if batch.output_size + flight.output_size > limits.MAX_WAITING_OUTPUT and not self._workers_held:
             self._workers_held = True
+            self._press(f"more than {limits.MAX_WAITING_OUTPUT >> 20} MiB of outputs wait for it")
             self._hold(True, True)
 
     def _press(self, reason: str) -> None:
@@ -224,15 +227,16 @@ class Committer:
         self._report([StorePressure(reason)])
 
     def _relax(self) -> None:
-        if self._workers_held and self._batch.size < limits.MAX_WAITING_OUTPUT // 2:
-            self._workers_held = False
-            self._hold(bool(self._refused), False)
-        if self._refused and (
-            self._batch.steps < limits.MAX_WAITING_STEPS // 2 and self._batch.size < limits.MAX_WAITING_BYTES // 2
+        waiting = [self._batch] if self._flight is None else [self._batch, self._flight]
+        if (
+            sum(batch.steps for batch in waiting) < limits.MAX_WAITING_STEPS // 2
+            and sum(batch.spec_size for batch in waiting) < limits.MAX_WAITING_BYTES // 2
+            and sum(batch.output_size for batch in waiting) < limits.MAX_WAITING_OUTPUT // 2
         ):
             self._refused = ""
+            self._workers_held = False
             log.info("ready again")
-            self._hold(False, self._workers_held)
+            self._hold(False, False)
             self._report([StorePressure(None)])
 
     def _outage(self) -> str:

@@ -93,6 +93,8 @@ class Driver:
                 step = outbox.handle(events, now)
                 if step.writes:
                     self.committer.add(step.number, step.writes)
+                    if self._store.volatile:
+                        self.committer.kick()  # what is said next must be there for a term that comes after a fault
                 if step.at_once:
                     performer.perform(step.at_once)
                 events = self._arisen
@@ -133,13 +135,16 @@ class Driver:
 
     async def run(self) -> None:
         """Drive until the term ends, then raise `TermEnded`. On leaving no transaction is being written any more."""
-        async with anyio.create_task_group() as group:
-            self._group = group
-            if self.ended is not None:
-                group.cancel_scope.cancel()
-            group.start_soon(self._guard, self.committer.run)
-            group.start_soon(self._guard, self._keep_time)
-        raise self.ended or TermEnded("the term was stopped")
+        try:
+            async with anyio.create_task_group() as group:
+                self._group = group
+                if self.ended is not None:
+                    group.cancel_scope.cancel()
+                group.start_soon(self._guard, self.committer.run)
+                group.start_soon(self._guard, self._keep_time)
+        finally:  # also when it was cancelled: events that still come must not reach a store that is being closed
+            ended = self.ended = self.ended or TermEnded("the term was stopped")
+        raise ended
 
     def end(self, reason: TermEnded) -> None:
         """End the term. What is not committed is dropped; nothing of it was promised to anybody."""

@@ -11,19 +11,18 @@ from typing import Any
 
 import trio
 
-from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
 from cronoq._runtime.driver import Driver
-from cronoq._runtime.performer import worker_fields
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import SHUTDOWN_LINGER
-from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected, WorkerGone
-
-log = get_logger("worker")
+from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected
 
 STARTING = Rejection(Code.UNAVAILABLE, "the server is starting: it reads its store; try again")
 LOST = Rejection(Code.UNAVAILABLE, "the server starts anew; the outcome of this call is unknown: try again, with a key")
+"""For calls that were open when a term ended."""
+RESTARTING = Rejection(Code.UNAVAILABLE, "no term serves now: the server starts anew from its store; try again")
+"""For calls that come later: nothing became of them."""
 STOPPED = Rejection(Code.UNAVAILABLE, "the server has stopped")
 
 
@@ -45,6 +44,10 @@ class Lobby:
     def serving(self) -> bool:
         """True while a term serves."""
         return self._driver is not None
+
+    def refusal(self) -> Rejection | None:
+        """Why no call is served now; None while a term serves."""
+        return None if self._driver is not None else self._refusal
 
     # --- connections
 
@@ -70,9 +73,6 @@ class Lobby:
         if driver is None or connection.dismissed:
             self._refuse(events)
             return
-        for event in events:
-            if type(event) is WorkerGone and (fields := worker_fields(event.stream)):
-                log.info("a worker disconnected", **fields, why=event.why, peer=connection.peer)
         driver.handle(events, now)
 
     def _refuse(self, events: Sequence[Any]) -> None:
@@ -94,7 +94,7 @@ class Lobby:
     def lost(self) -> None:
         """The term ended by a fault or lost its store: answer what is open, close the connections a second later."""
         self._driver = None
-        self._refusal = LOST
+        self._refusal = RESTARTING
         self.hold(False, False)
         leave_at = self._clock.now() + SHUTDOWN_LINGER
         for connection in list(self.connections):

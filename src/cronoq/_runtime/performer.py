@@ -2,6 +2,9 @@
 
 Performing queues messages in the machines; `flush` writes each touched connection once. What goes wrong with one
 connection ends that connection and is seen by nobody else.
+
+Workers that come and go are logged here, where every end of a stream passes, whoever ended it and wherever that was
+noticed. A stream that is over before its `Registered` is sent is not a worker, so a peer cannot fill the log with them.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,6 +47,8 @@ class Performer:
         self._stopped = stopped
         self._touched: list[Connection] = []
         self._counts = lobby.calls
+        self._workers: dict[WorkerStream, dict[str, Any]] = {}
+        """What the log said of each registered worker: it says the same of its end."""
 
     def perform(self, actions: Sequence[Any]) -> None:
         """Perform in order. Never raises for what concerns one connection."""
@@ -84,6 +89,8 @@ class Performer:
                         self._registered(action.stream, action.message)
                 elif kind is CloseWorker:
                     sink.close(action.rejection)
+                    if action.stream in self._workers:
+                        self._gone(action)
                 elif kind is StartEvents:
                     sink.start()
                 else:
@@ -132,12 +139,21 @@ class Performer:
         self._lobby.lost()
 
     def _registered(self, stream: WorkerStream, message: Registered) -> None:
-        sink: Any = stream.sink
-        log.info("a worker registered", **worker_fields(stream), slots=message.slots, peer=sink.connection.owner.peer)
+        fields = worker_fields(stream)
+        if fields:
+            sink: Any = stream.sink
+            fields["peer"] = sink.connection.owner.peer
+            self._workers[stream] = fields
+            log.info("a worker registered", **fields, slots=message.slots)
+
+    def _gone(self, action: CloseWorker) -> None:
+        fields = self._workers.pop(action.stream)
+        why = action.why or (action.rejection.message if action.rejection is not None else "")
+        log.info("a worker disconnected", **fields, why=why)
 
 
 def worker_fields(stream: WorkerStream) -> dict[str, Any]:
-    """What a log says about a registered worker; empty for a stream that has not registered."""
+    """What a log says about a registered worker; empty for a stream that has not registered, or is over."""
     session = stream.session
     if not isinstance(session, Session) or session.group is None:
         return {}

@@ -120,8 +120,11 @@ class Server:
                 failure = error
             finally:
                 listeners.close_listener(listener)
-                with trio.CancelScope(shield=True):
-                    await self._store.close()
+                try:
+                    with trio.CancelScope(shield=True):
+                        await self._store.close()
+                except StoreError as error:
+                    failure = failure or StartError(str(error))
             nursery.cancel_scope.cancel()
         if failure is not None:
             raise failure
@@ -141,7 +144,7 @@ class Server:
     def converse(self, transport: Transport, peer: str) -> None:
         """Serve one connection until it ends, in a task of its own."""
         assert self._nursery is not None
-        machine = GrpcServer(self._settings.limits, self.clock.now(), authenticate)
+        machine = GrpcServer(self._settings.limits, self.clock.now(), authenticate, self.lobby.refusal)
         connection = Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
         self._nursery.start_soon(connection.run)
 

@@ -54,6 +54,8 @@ class Terms:
         self._serving = serving
         self._faults: deque[int] = deque()
         self._stop = trio.Event()
+        self._graceful = False
+        """A term was told to stop gracefully: whatever ends it before it has done so is a fault of the stop."""
         self.claim: Claim | None = None
         self.driver: Driver | None = None
         self.service: Service | None = None
@@ -164,6 +166,7 @@ class Terms:
 
     async def _stop_gracefully(self, driver: Driver, stopped: trio.Event) -> None:
         await self._stop.wait()
+        self._graceful = driver.ended is None
         driver.deliver([StopRequested(self._settings.server.shutdown_grace)])
         await stopped.wait()
         self._lobby.shut()
@@ -187,7 +190,9 @@ class Terms:
             await trio.sleep(seconds(limits.PRUNE_INTERVAL))
 
     async def _pause(self, ended: TermEnded) -> None:
-        """Count the fault and wait; raises `StartError` when there were too many."""
+        """Count the fault and wait; raises `StartError` when there were too many, or when a stop was under way."""
+        if self._graceful:
+            raise StartError(f"the stop did not end in order: {ended}")
         now = self._clock.now()
         faults = self._faults
         faults.append(now)

@@ -37,6 +37,10 @@ class StoreUnavailable(StoreError):
     """Transient: busy, disk full, I/O error. Nothing of the batch is acknowledged; try again."""
 
 
+class StoreGone(StoreError):
+    """What was written lies elsewhere, or nowhere: the file was moved, deleted or replaced."""
+
+
 class Fenced(StoreError):
     """Another holder took over. Nothing was written and nothing may be written any more."""
 
@@ -53,14 +57,16 @@ class Claim:
 class Batch:
     """The writes of consecutive steps, merged: only the last record of each row is kept."""
 
-    __slots__ = ("inserted", "outputs", "size", "states", "steps", "through")
+    __slots__ = ("inserted", "output_size", "outputs", "spec_size", "states", "steps", "through")
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
-        self.size = 0
-        """Bytes of payloads and outputs."""
+        self.spec_size = 0
+        """Bytes of specifications: of new work."""
+        self.output_size = 0
+        """Bytes of outputs: of work that is done."""
         self.steps = 0
         self.through = 0
         """Number of the last step in the batch."""
@@ -71,10 +77,10 @@ class Batch:
             kind = type(record)
             if kind is TaskInserted:
                 self.inserted[record.task_id] = record  # type: ignore[assignment]
-                self.size += record.spec.size  # type: ignore[union-attr]
+                self.spec_size += record.spec.size  # type: ignore[union-attr]
             elif kind is OutputStored:
                 self.outputs[record.task_id] = record  # type: ignore[assignment]
-                self.size += len(record.output)  # type: ignore[union-attr]
+                self.output_size += len(record.output)  # type: ignore[union-attr]
             else:
                 self.states[record.task_id] = record  # type: ignore[assignment]
         self.steps += 1
@@ -119,4 +125,7 @@ class Store(Protocol):
         """Delete ≤ `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many (0 = no more)."""
 
     async def close(self) -> None:
-        """Give up the claim and release everything. Waits for a batch in flight. Idempotent."""
+        """Give up the claim and release everything. Waits for a batch in flight. Idempotent.
+
+        Raises `StoreGone`, with everything released, when the next open may not find what was acknowledged.
+        """

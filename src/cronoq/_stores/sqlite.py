@@ -105,11 +105,14 @@ class SqliteStore:
         return await to_thread.run_sync(lambda: writer.prune(before).result(), limiter=self._controlling)
 
     async def close(self) -> None:
-        """Wait for the batch in flight, copy the log into the file, give up claim and lock. Idempotent."""
-        if self._controlling is not None:
+        """Wait for the batch in flight, copy the log into the file, give up claim and lock. Idempotent.
+
+        Raises `StoreGone`, with everything released, when the file was moved, deleted or replaced.
+        """
+        controlling, self._controlling = self._controlling, None
+        if controlling is not None:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(self._close, limiter=self._controlling)
-            self._controlling = None
+                await to_thread.run_sync(self._close, limiter=controlling)
 
     def _opened(self) -> tuple[Writer, Readers]:
         if self._writer is None or self._readers is None:
@@ -173,6 +176,8 @@ class SqliteStore:
             return
         self._writer = self._readers = None
         readers.close()
-        writer.stop().result()
-        writer.join()
-        self._lock.release()
+        try:
+            writer.stop().result()
+        finally:
+            writer.join()
+            self._lock.release()

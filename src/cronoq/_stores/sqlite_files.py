@@ -6,12 +6,22 @@ Every refusal is one sentence that names the file, the cause and the remedy.
 import errno
 import os
 import stat
+import tempfile
 from collections.abc import Callable
 
 from cronoq._stores.base import StoreHeld, StoreUnusable
 
 FILE_MODE = 0o600
 """Payloads, outputs and keys are the callers' secrets. SQLite gives `-wal` and `-shm` the mode of the file."""
+
+LONGEST_SUFFIX = len("-journal")
+"""Bytes of the longest name that SQLite appends to the file's; it opens that one even where it needs none."""
+
+MAX_PATH = 512 - LONGEST_SUFFIX
+"""Bytes of a path that SQLite takes (its `MAX_PATHNAME`)."""
+
+MAX_SHOWN = 80
+"""Characters of a path that is too long which a message repeats."""
 
 # fmt: off
 NETWORK_TYPES = frozenset((
@@ -38,11 +48,13 @@ class DatabaseFile:
             self.path = os.path.realpath(self.given)
         except ValueError:
             raise StoreUnusable(f"{self.given!r} contains a NUL character; set another store.path") from None
-        folder = os.path.dirname(self.path)
+        folder, name = os.path.split(self.path)
         if not os.path.isdir(folder):
             raise StoreUnusable(
                 f"{self.given}: the folder {folder} does not exist; create it, or set another store.path"
             )
+        self._check_length("name", len(os.fsencode(name)), _longest_name(folder) - LONGEST_SUFFIX)
+        self._check_length("path", len(os.fsencode(self.path)), MAX_PATH)
         network = network_type(folder, _mounts())
         if network:
             raise StoreUnusable(
@@ -54,13 +66,11 @@ class DatabaseFile:
     def prepare(self) -> None:
         """Check the place and create the file when it is missing. Raises `StoreUnusable`."""
         folder = self.locate()
+        self._create(folder)
         try:
-            self._create(folder)
             found = os.stat(self.path)
             if stat.S_ISREG(found.st_mode):
                 os.close(os.open(self.path, os.O_RDWR))
-        except IsADirectoryError:
-            raise StoreUnusable(f"{self.given} is a directory; store.path must name a file") from None
         except OSError as error:
             raise StoreUnusable(
                 f"{self.given} cannot be opened for writing ({_reason(error)}); "
@@ -80,6 +90,13 @@ class DatabaseFile:
             )
         self._identity = (found.st_dev, found.st_ino)
 
+    def rehearse(self, folder: str) -> None:
+        """Make a file in the folder that is gone at once. Raises `StoreUnusable` where `prepare` could not make one."""
+        try:
+            tempfile.TemporaryFile(dir=folder).close()
+        except OSError as error:
+            raise self._uncreatable(folder, error) from None
+
     def _create(self, folder: str) -> None:
         """Create the file if it is missing, readable for its owner alone, and make its name survive a power loss."""
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
@@ -87,13 +104,32 @@ class DatabaseFile:
             os.close(os.open(self.path, flags, FILE_MODE))
         except FileExistsError:
             if os.path.isdir(self.path):
-                raise IsADirectoryError(errno.EISDIR, "is a directory") from None
+                raise StoreUnusable(f"{self.given} is a directory; store.path must name a file") from None
             return
+        except OSError as error:
+            raise self._uncreatable(folder, error) from None
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def _uncreatable(self, folder: str, error: OSError) -> StoreUnusable:
+        if error.errno in (errno.EACCES, errno.EPERM):
+            cause = f"the folder {folder} is not writable for this user; make it writable"
+        elif error.errno == errno.ENOENT:  # the folder is there: /proc and its like answer so
+            cause = f"the file system of {folder} takes no new files; use a local disk"
+        else:
+            cause = f"{_reason(error)} in {folder}; make room or repair that"
+        return StoreUnusable(f"{self.given} cannot be created: {cause}, or set another store.path")
+
+    def _check_length(self, what: str, length: int, most: int) -> None:
+        if length > most:
+            shown = self.given if len(self.given) <= MAX_SHOWN else f"{self.given[: MAX_SHOWN - 1]}…"
+            raise StoreUnusable(
+                f"{shown}: the {what} of the file has {length} bytes, and SQLite, which appends to it, takes at most "
+                f"{most} there; set a shorter store.path"
+            )
 
     def restrict(self) -> None:
         """Take everybody else's access to a file that is about to be filled: `touch` makes one that all can read."""
@@ -224,6 +260,14 @@ def _mounts() -> str:
             return table.read()
     except OSError:
         return ""
+
+
+def _longest_name(folder: str) -> int:
+    """Bytes of the longest name that the file system of `folder` holds."""
+    try:
+        return os.pathconf(folder, "PC_NAME_MAX")
+    except (AttributeError, OSError, ValueError):  # not on every platform, and not on every file system
+        return 255
 
 
 def _reason(error: OSError) -> str:

@@ -1,9 +1,8 @@
-"""Whether the SQLite store would open on a path, asked without opening it for work: nothing is created or migrated."""
+"""Whether the SQLite store would open on a path, asked without opening it for work: nothing stays or is migrated."""
 
 import os
 import sqlite3
 
-from cronoq._stores.base import StoreUnusable
 from cronoq._stores.sqlite_files import DatabaseFile, LeaderLock
 from cronoq._stores.sqlite_schema import connect, inspect, open_error
 
@@ -16,11 +15,7 @@ def probe(path: str) -> None:
     file = DatabaseFile(path)
     folder = file.locate()
     if not os.path.lexists(file.path):
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise StoreUnusable(
-                f"{path}: the folder {folder} is not writable for this user; "
-                "make it writable, or set another store.path"
-            )
+        file.rehearse(folder)
         return
     file.prepare()
     try:

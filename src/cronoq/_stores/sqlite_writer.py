@@ -17,7 +17,7 @@ from queue import SimpleQueue
 from typing import TypeVar
 
 from cronoq._observe.logs import get_logger
-from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError
+from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreGone
 from cronoq._stores.sqlite_files import DatabaseFile
 from cronoq._stores.sqlite_rows import BatchRows
 from cronoq._stores.sqlite_schema import open_writer, primary_code, statement, store_error
@@ -137,7 +137,7 @@ class Writer:
 
     def _connect(self) -> sqlite3.Connection:
         if not self._file.unmoved():
-            raise StoreError(
+            raise StoreGone(
                 f"{self._file.given} was moved, deleted or replaced while the server runs; "
                 "stop the server, then put the file back or restore a copy"
             )
@@ -190,14 +190,21 @@ class Writer:
         return len(ids)
 
     def _close(self) -> None:
-        """Leave as much as possible in order; whatever fails here is found again from the log at the next open."""
+        """Leave as much as possible in order. Raises `StoreGone` when the next open may not find what was written."""
         try:
             if self._holder:
                 self._transaction(lambda connection: connection.execute(statement("leave_lead")))
                 if self._connection is not None:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except StoreGone:
+            raise StoreGone(
+                f"{self._file.given} was moved, deleted or replaced while the server ran, so what was acknowledged may "
+                "be lost; put the file and its log back, or restore a copy"
+            ) from None
+        except Fenced:
+            log.info("another server leads on the store: there was no claim to give up")
         except (StoreError, sqlite3.Error) as error:
-            log.warning("the store was closed without its last checkpoint, nothing is lost", error=str(error))
+            log.warning("the store was closed without a checkpoint: the next start reads its log", error=str(error))
         finally:
             self._epoch, self._holder = 0, ""
             connection, self._connection = self._connection, None

@@ -534,6 +534,8 @@ class CloseWorker:
     stream: WorkerStream
     rejection: Rejection | None
     after: int
+    why: str = ""
+    """For the log: how the stream ended on the worker's side, empty when it was the server that ended it."""
 
 
 @value

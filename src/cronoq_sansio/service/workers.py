@@ -10,8 +10,9 @@ next task in the same step, before it could know that the worker was overcommitt
 lower capacity and the dispatch that nobody can take go back to it within this step (`place`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.actions import Abort, Dispatch
@@ -30,6 +31,7 @@ from cronoq_sansio.engine.snapshot import EngineSnapshot
 from cronoq_sansio.engine.timers import Timer, TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import (
+    MAX_NACK_GROUPS,
     MAX_UNREGISTERED_STREAMS,
     MAX_WORKER_STREAMS,
     MESSAGE_HEADROOM,
@@ -266,22 +268,22 @@ class Workers:
         self._leave_group(session, DISCONNECTED)
         self._close(session, Rejection(Code.INVALID, "a worker may register only once on a stream"))
 
-    def _disconnect(self, session: Session, _message: object) -> None:
+    def _disconnect(self, session: Session, gone: WorkerGone) -> None:
         self._leave_group(session, DISCONNECTED)
-        self._close(session, None)
+        self._close(session, None, gone.why)
 
     def _shut_down(self, session: Session, _message: object) -> None:
         for lease_id in self._leave_group(session, SHUTTING_DOWN):
             self._abort(session, lease_id, "shutdown")
         self._leaving[session] = None
 
-    def _leave(self, session: Session, _message: object) -> None:
+    def _leave(self, session: Session, gone: WorkerGone) -> None:
         del self._leaving[session]
-        self._close(session, None)
+        self._close(session, None, gone.why)
 
-    def _close(self, session: Session, rejection: Rejection | None) -> None:
+    def _close(self, session: Session, rejection: Rejection | None, why: str = "") -> None:
         session.stream.session = None
-        self._turn.at_once.append(CloseWorker(session.stream, rejection, 0))
+        self._turn.at_once.append(CloseWorker(session.stream, rejection, 0, why))
 
     def _leave_group(self, session: Session, message: str) -> list[int]:
         """The session has no slots and no leases any more; returns the ids of those that it held.
@@ -366,12 +368,17 @@ class Workers:
         assert group is not None
         refused.add(session.id)
         self._refusals[lease_id] = refused
-        groups = self._groups[group.pool].values()
-        names = tuple(group.labels for group in groups if group.has_room(refused))
+        names = tuple(islice(self._with_room(group.pool, refused), MAX_NACK_GROUPS))
         self._turn.events.append(AttemptNacked(lease_id, message.reason, names))
         self._drive()
         if lease_id not in self._owners:
             self._refusals.pop(lease_id, None)
+
+    def _with_room(self, pool: str, refused: set[int]) -> Iterator[Labels]:
+        """Groups of the pool with a free slot on a worker that has not refused, in the order of registration."""
+        for group in self._groups[pool].values():
+            if group.free and group.has_room(refused):
+                yield group.labels
 
     def _take(self, session: Session, lease_id: int) -> bool:
         """The worker reports on a lease: it has it no more. False when it does not hold it."""

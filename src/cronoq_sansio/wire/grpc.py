@@ -40,6 +40,7 @@ from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 
 Authenticate = Callable[[Headers], Principal | Rejection]
+Refusal = Callable[[], Rejection | None]
 
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
 _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
@@ -50,7 +51,10 @@ _WORKER_ENDED = "the worker closed its side of the stream"
 class GrpcServer:
     """One connection. `authenticate` gets the metadata of a call before any byte of its message is buffered."""
 
-    def __init__(self, limits: LimitSettings, now: int, authenticate: Authenticate) -> None:
+    def __init__(
+        self, limits: LimitSettings, now: int, authenticate: Authenticate, refusal: Refusal | None = None
+    ) -> None:
+        """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None."""
         self.owner: object = None
         """Whoever has the socket; never looked at."""
         self.http2 = Http2Server(
@@ -61,6 +65,7 @@ class GrpcServer:
         )
         self._limits = limits
         self._authenticate = authenticate
+        self._refusal = refusal
         self._now = now
         self._streams: dict[int, GrpcStream] = {}
         """Every stream until its trailers are out or it was reset, oldest first."""
@@ -144,6 +149,9 @@ class GrpcServer:
             return principal
         if not allows(principal, route.role):
             return Rejection(Code.PERMISSION_DENIED, f"{route.name} needs the role {route.role}")
+        refused = None if self._refusal is None else self._refusal()
+        if refused is not None:
+            return refused
         if route.decode is None and not route.streaming:
             return Rejection(Code.UNIMPLEMENTED, f"{route.name} is not built in this version of the server")
         if fields.get(b"grpc-encoding", b"identity") not in (b"identity", b"gzip"):

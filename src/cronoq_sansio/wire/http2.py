@@ -284,6 +284,8 @@ class Http2Server:
         changes = encoder.table_size_changes
         if len(changes) > 2:
             changes[:] = [min(changes), changes[-1]]
+        # hpack forgets a change that it still owes when the same size is set again.
+        encoder.header_table.resized = bool(changes)
         events.append(WindowOpened(0))
 
     # --- out

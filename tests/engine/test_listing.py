@@ -87,13 +87,27 @@ def test_no_pool_no_task():
 
 def test_ended_ids_do_not_pile_up():
     """However many tasks come and go beside one that stays, its pool's list stays small."""
-    ids, live = LiveIds(), {1: None}
+    live = {1: None}
+    ids = LiveIds(live)
     ids.add(1)
     for task_id in range(2, 5_000):
+        live[task_id] = None
         ids.add(task_id)
-        ids.discard(live)
-        assert len(list(ids.after(0))) <= 2 * MAX_LANE_GARBAGE + 3
+        del live[task_id]
+        assert len(ids) <= 2 * (MAX_LANE_GARBAGE + 2)
     assert next(ids.after(0)) == 1
+
+
+def test_a_page_after_many_ends_does_not_look_at_what_ended(monkeypatch):
+    """Thousands that ended lie before the one that lives; the list is cleaned first, once."""
+    monkeypatch.setattr(listing, "MAX_LIST_SCAN", 200)
+    rig = busy_rig("", ())
+    ids = rig.submit(*(spec(pool="a") for _ in range(3_000)))
+    for task_id in ids[:-1]:
+        rig.engine.handle([ev.TaskCancelled(None, task_id)], rig.now)
+    tasks, looked = rig.engine.list_live(["a"], (), 0, 10)
+    assert ([task.id for task in tasks], looked) == ([ids[-1]], 0)
+    assert len(rig.engine.pools["a"].ids) == 1
 
 
 def test_tasks_that_were_recovered_are_listed_too():

@@ -92,6 +92,15 @@ def test_pages_together_are_what_sorting_everything_gives(
     assert found == everything(rig, pools, statuses)
 
 
+def test_a_page_ends_where_the_first_of_its_parts_does(monkeypatch):
+    """The store knows a task beyond what was looked at among the live ones: it comes with the next page."""
+    monkeypatch.setattr(engine_listing, "MAX_LIST_SCAN", 2)
+    rig = populated("a" * 5, 0, 0, {4})
+    answers = [page(rig, after=after) for after in (0, 2, 4)]
+    assert [[info.task_id for info in answer.tasks] for answer in answers] == [[1, 2], [3, 4], [5]]
+    assert [answer.next_after for answer in answers] == [2, 4, 0]
+
+
 @pytest.mark.parametrize("volatile", [True, False])
 def test_next_after_is_the_last_id_while_more_exist_and_0_on_the_last_page(volatile):
     rig = populated("a" * 4, 0, 0, {1, 3}, volatile=volatile)

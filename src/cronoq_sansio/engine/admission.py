@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import lifecycle, overload, retry
 from cronoq_sansio.engine.actions import BatchOutcome, Submitted
+from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.spec import RetryPolicy, TaskSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -23,45 +24,42 @@ if TYPE_CHECKING:
 
 def submit(engine: "Engine", spec: TaskSpec) -> tuple[Submitted | Rejection, int]:
     """Take in one task; the outcome, and the step that it shows."""
-    duplicate = _duplicate(engine, spec)
+    duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
-    refusal = _refusal(engine, spec, None)
-    if refusal is not None:
-        return refusal, 0
-    return _admit(engine, spec), engine.number
+    checked = _check(engine, spec, None)
+    if type(checked) is Rejection:
+        return checked, 0
+    return _admit(engine, spec, *checked), engine.number  # type: ignore[misc]
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:
     """Take in all tasks or none; the outcome, and the newest step that it shows."""
-    duplicates: dict[int, tuple[Submitted, int]] = {}
+    known: dict[int, tuple[Submitted, int]] = {}
+    fresh: dict[int, tuple[Pool, RetryPolicy]] = {}
     defined: dict[str, int] = {}
     ahead = overload.Ahead()
     for index, spec in enumerate(specs):
-        duplicate = _duplicate(engine, spec)
+        duplicate = _duplicate(engine, spec) if spec.key else None
         if duplicate is not None:
-            duplicates[index] = duplicate
+            known[index] = duplicate
             continue
-        refusal = _twice(spec, defined) or _refusal(engine, spec, ahead)
-        if refusal is not None:
-            return _of_member(refusal, index), 0
+        checked = _twice(spec, defined) or _check(engine, spec, ahead)
+        if isinstance(checked, Rejection):
+            return _of_member(checked, index), 0
+        fresh[index] = checked
         if spec.key:
             defined[spec.key] = index
         ahead.count(spec)
-    after = engine.number if len(duplicates) < len(specs) else 0
-    members = []
-    for index, spec in enumerate(specs):
-        if index in duplicates:
-            outcome, stored = duplicates[index]
-            after = max(after, stored)
-        else:
-            outcome = _admit(engine, spec)
-        members.append(outcome)
+    after = max([engine.number if fresh else 0, *(stored for _, stored in known.values())])
+    members = [
+        known[index][0] if index in known else _admit(engine, spec, *fresh[index]) for index, spec in enumerate(specs)
+    ]
     return BatchOutcome(tuple(members)), after
 
 
 def _duplicate(engine: "Engine", spec: TaskSpec) -> tuple[Submitted, int] | None:
-    known = engine.tasks.by_key(spec.key, engine.now) if spec.key else None
+    known = engine.tasks.by_key(spec.key, engine.now)
     if known is None:
         return None
     task_id = known.id if isinstance(known, Task) else known.task_id
@@ -75,18 +73,18 @@ def _twice(spec: TaskSpec, defined: dict[str, int]) -> Rejection | None:
     return Rejection(Code.DUPLICATE_KEY_IN_BATCH, f"key {spec.key!r} is defined by task[{first}] already")
 
 
-def _refusal(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Rejection | None:
+def _check(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Rejection | tuple[Pool, RetryPolicy]:
+    """Why the task is not taken in; or its pool and its policy."""
     pool = engine.pools.get(spec.pool)
     if pool is None:
         return Rejection(Code.UNKNOWN_POOL, f"unknown pool {spec.pool!r}")
-    if retry.resolve(spec.retry, pool.settings.retry).max_attempts < 1:
-        return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
-    return overload.refusal(spec, pool, engine.tasks, engine.limits, ahead)
-
-
-def _admit(engine: "Engine", spec: TaskSpec) -> Submitted:
-    pool = engine.pools[spec.pool]
     policy = retry.resolve(spec.retry, pool.settings.retry)
+    if policy.max_attempts < 1:
+        return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
+    return overload.refusal(spec, pool, engine.tasks, engine.limits, ahead) or (pool, policy)
+
+
+def _admit(engine: "Engine", spec: TaskSpec, pool: Pool, policy: RetryPolicy) -> Submitted:
     task = Task(engine.tasks.issue(), spec, pool, policy, engine.now, engine.wall())
     lifecycle.admit(engine, task)
     return Submitted(task.id, False)

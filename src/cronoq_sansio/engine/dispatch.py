@@ -54,7 +54,7 @@ class Pool:
         self.name = settings.name
         self.lanes = tuple(Lane(live) for _ in BASE)
         self.groups = Groups()
-        self.ids = LiveIds()
+        self.ids = LiveIds(live)
         self.figures = Figures(now)
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)

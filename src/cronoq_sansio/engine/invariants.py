@@ -84,6 +84,7 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert pool.pending_by_class == [by_class[index] for index in range(len(pool.lanes))], f"pool {name}: by class"
     ids = list(pool.ids.after(0))
     assert ids == sorted(set(ids)), f"pool {name}: the ids of its tasks are not ascending"
+    assert len(ids) <= pool.ids._full, f"pool {name}: more ids than the list may have"
     for index, lane in enumerate(pool.lanes):
         queued = sorted(task.id for task in lane.tasks())
         ready = sorted(task.id for task in pending if task.status == TaskStatus.READY and task.spec.priority == index)

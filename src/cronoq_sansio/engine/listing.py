@@ -1,8 +1,9 @@
 """Live tasks in the order of their ids, a page at a time (source page "ListTasks").
 
 Each pool keeps the ids of its live tasks in a list. Ids are issued in ascending order, so that a new one goes to the
-end and the list stays sorted; an id that ended stays behind until such ids are the majority. So a page starts with a
-binary search and costs what it looks at, however many tasks wait elsewhere.
+end and the list stays sorted. An id that ended stays behind; the list is cleaned when it has doubled since the last
+time, and before a page when such ids are the majority, so an end costs nothing here. A page starts with a binary search
+and costs what it looks at, however many tasks wait elsewhere.
 
 Invariant: every live task of the pool is in its list once, and the list is strictly ascending.
 
@@ -23,30 +24,41 @@ if TYPE_CHECKING:
 
 
 class LiveIds:
-    """Ids of the live tasks of one pool, ascending."""
+    """Ids of the live tasks of one pool, ascending. `live` holds every live task of the engine by id."""
 
-    __slots__ = ("_ended", "_ids")
+    __slots__ = ("_full", "_ids", "_live")
 
-    def __init__(self) -> None:
+    def __init__(self, live: Mapping[int, Task]) -> None:
+        self._live = live
         self._ids: list[int] = []
-        self._ended = 0
+        self._full = 2 * MAX_LANE_GARBAGE
+        """Beyond this length the list is cleaned."""
+
+    def __len__(self) -> int:
+        return len(self._ids)
 
     def add(self, task_id: int) -> None:
-        """A task above all that were here."""
-        self._ids.append(task_id)
+        """A live task above all that were here."""
+        ids = self._ids
+        ids.append(task_id)
+        if len(ids) > self._full:
+            self._clean()
 
-    def discard(self, live: Mapping[int, Task]) -> None:
-        """One task has ended and is not in `live` any more."""
-        self._ended += 1
-        if self._ended > MAX_LANE_GARBAGE and self._ended * 2 > len(self._ids):
-            self._ids = [task_id for task_id in self._ids if task_id in live]
-            self._ended = 0
+    def tidy(self, live: int) -> None:
+        """So many tasks of the pool live: clean the list if the others are the majority."""
+        if len(self._ids) > 2 * live + MAX_LANE_GARBAGE:
+            self._clean()
 
     def after(self, task_id: int) -> Iterator[int]:
         """Ids above `task_id`, ascending, ended ones among them."""
         ids = self._ids
         for position in range(bisect_right(ids, task_id), len(ids)):
             yield ids[position]
+
+    def _clean(self) -> None:
+        live = self._live
+        self._ids = [task_id for task_id in self._ids if task_id in live]
+        self._full = 2 * (len(self._ids) + MAX_LANE_GARBAGE)
 
 
 def page(
@@ -56,6 +68,8 @@ def page(
 
     The second is 0 when everything was looked at.
     """
+    for pool in pools:
+        pool.ids.tidy(pool.pending + pool.groups.busy)
     found: list[Task] = []
     for looked, task_id in enumerate(merge(*(pool.ids.after(after) for pool in pools))):
         if looked == MAX_LIST_SCAN or len(found) == limit:

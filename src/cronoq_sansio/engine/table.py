@@ -67,7 +67,6 @@ class TaskTable:
         """A live task has ended; remember it for a while."""
         del self.live[task.id]
         self.payload_bytes -= task.spec.size
-        task.pool.ids.discard(self.live)
         if task.spec.key:
             del self._keys[task.spec.key]
         self.retain(Retained(task.id, task.pool.name, task.spec.key, task.status, now + self._retention, task.stored))

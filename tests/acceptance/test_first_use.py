@@ -17,6 +17,7 @@ from tests.acceptance.workers import serving
 SET_UP = 600.0
 """Seconds for a set-up from the package index; 15 s were measured."""
 README_PORT = 7070
+HEALTH_PORT = 7071
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -50,7 +51,8 @@ def test_the_readme_from_a_fresh_clone(clone, tmp_path):
     log, worker_log = tmp_path / "serve.log", tmp_path / "worker.log"
     assert not (clone / "cronoq.db").exists()
     assert not (clone / ".venv").exists()
-    wait_until(port_is_free, f"port {README_PORT}, which the README uses, is free", bound=120)
+    for port in (README_PORT, HEALTH_PORT):
+        wait_until(lambda port=port: port_is_free(port), f"port {port}, which the README uses, is free", bound=120)
     running = []
     try:
         serve = start(running, ["make", "serve"], clone, environ, log)
@@ -59,7 +61,7 @@ def test_the_readme_from_a_fresh_clone(clone, tmp_path):
         )
         printed = log.read_text()
         assert serve.poll() is None, printed
-        assert f"ready: grpc 127.0.0.1:{README_PORT}\n" in printed
+        assert f"ready: grpc 127.0.0.1:{README_PORT} http 127.0.0.1:{HEALTH_PORT}\n" in printed
         assert str(clone / "cronoq.db") in printed
         (tmp_path / "worker.py").write_text(worker_source)
         start(running, [str(clone / ".venv/bin/python"), str(tmp_path / "worker.py")], clone, environ, worker_log)
@@ -118,11 +120,11 @@ def group_lives(group):
     return True
 
 
-def port_is_free():
+def port_is_free(port):
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", README_PORT))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
         return True

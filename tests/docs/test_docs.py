@@ -2,18 +2,20 @@
 
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
 import threading
 import tomllib
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
 from cronoq import __version__
 from cronoq._cli.main import app
 from cronoq._cli.main import main as command_line
+from cronoq._proto import cronoq_pb2 as pb
 from cronoq._runtime.startup import lines
 from cronoq.config import load
 from cronoq_sansio import limits
@@ -107,7 +109,7 @@ def test_console_blocks_name_programs_and_options_that_exist(path, text):
             assert words[1] in TARGETS
         elif words[0].endswith("python"):
             assert (ROOT / words[1]).exists()
-        elif words[0] == "cronoq-trio":
+        elif words[0] in ("cronoq-trio", ".venv/bin/cronoq-trio"):
             assert words[1] in COMMANDS
             options = {option for argument in app[words[1]].assemble_argument_collection() for option in argument.names}
             assert {word for word in words[2:] if word.startswith("-")} <= options
@@ -156,40 +158,102 @@ def test_the_start_that_the_readme_shows_is_the_real_one():
     assert "(once)" in shown[0] and re.search(r"\.serve-ready: WHAT = (\S+)", MAKEFILE)[1] in shown[0]
 
 
+class Serving:
+    """A server of this checkout, and the examples beside it, which name its port."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+        self.environ.pop("CRONOQ_CONFIG", None)
+        self.port = "0"
+
+    @contextmanager
+    def up(self):
+        """From its start to its end; a second time on the same port."""
+        (self.folder / "cronoq.toml").write_text(f'[server]\ngrpc_addr = "127.0.0.1:{self.port}"\nhttp_addr = "127.0.0.1:0"\n')
+        with self.run("-m", "cronoq", "serve") as process:
+            self.port = until(process, "ready: grpc ").split()[2].rpartition(":")[2]
+            for example in EXAMPLES:
+                text = example.read_text(encoding="utf-8").replace(":7070", f":{self.port}")
+                (self.folder / example.name).write_text(text, encoding="utf-8")
+            yield
+            process.terminate()
+            assert process.wait(30) == 0
+
+    def run(self, *arguments):
+        return start(self.folder, self.environ, *arguments)
+
+    def submit(self):
+        """What `submit.py` prints."""
+        with self.run("submit.py") as submit:
+            (line,) = submit.stdout.readlines()
+        return line
+
+
 @pytest.fixture
 def server(tmp_path):
-    """A server of this checkout on a free port, and the examples beside it, which then name that port."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    environ.pop("CRONOQ_CONFIG", None)
-    (tmp_path / "cronoq.toml").write_text('[server]\ngrpc_addr = "127.0.0.1:0"\nhttp_addr = "127.0.0.1:0"\n')
-    with start(tmp_path, environ, "-m", "cronoq", "serve") as process:
-        port = until(process, "ready: grpc ").split()[2].rpartition(":")[2]
-        for example in EXAMPLES:
-            text = example.read_text(encoding="utf-8").replace(":7070", f":{port}")
-            (tmp_path / example.name).write_text(text, encoding="utf-8")
-        yield lambda *arguments: start(tmp_path, environ, *arguments)
-        process.terminate()
-        assert process.wait(30) == 0
+    return Serving(tmp_path)
 
 
 @pytest.mark.realtime
 def test_the_examples_do_what_the_readme_shows(server):
-    with server("worker.py") as worker:
+    with server.up(), server.run("worker.py") as worker:
         assert until(worker, "worker") == "worker 1 is ready\n"
-        with server("submit.py") as submit:
-            (line,) = submit.stdout.readlines()
-        assert re.fullmatch(r"task \d+ TASK_STATUS_SUCCEEDED b'HELLO'\n", line)
+        assert re.fullmatch(r"task \d+ TASK_STATUS_SUCCEEDED b'HELLO'\n", server.submit())
         assert re.fullmatch(r"task \d+ attempt 1 b'hello'\n", until(worker, "task"))
 
 
 @pytest.mark.realtime
+def test_the_worker_ends_with_a_sentence_when_there_is_no_server(server):
+    with ExitStack() as stack:
+        with server.up():
+            worker = stack.enter_context(server.run("worker.py"))
+            until(worker, "worker")
+        stopped = worker.stdout.read()
+        assert worker.wait(30) == 1
+    with server.run("worker.py") as worker:
+        missing = worker.stdout.read()
+        assert worker.wait(30) == 1
+    for text in (stopped, missing):
+        assert text.startswith("the stream has ended: ") and text.count("\n") == 1
+
+
+@pytest.mark.realtime
 def test_the_careful_worker_works_and_ends_in_order(server):
-    with server("careful_worker.py") as worker:
-        with server("submit.py") as submit:
-            (line,) = submit.stdout.readlines()
-        assert line.endswith("TASK_STATUS_SUCCEEDED b'HELLO'\n")
+    with server.up(), server.run("careful_worker.py") as worker:
+        assert server.submit().endswith("TASK_STATUS_SUCCEEDED b'HELLO'\n")
         worker.terminate()
         assert (worker.wait(30), worker.stdout.read()) == (0, "")
+
+
+@pytest.mark.realtime
+def test_the_careful_worker_connects_again(server):
+    with ExitStack() as stack:
+        with server.up():
+            worker = stack.enter_context(server.run("careful_worker.py"))
+            server.submit()
+        assert until(worker, "the server stops: ")
+        with server.up():
+            assert server.submit().endswith("TASK_STATUS_SUCCEEDED b'HELLO'\n")
+            worker.terminate()
+            assert worker.wait(30) == 0
+        assert "Traceback" not in worker.stdout.read()
+
+
+def test_the_careful_worker_beats_until_the_outcome_has_left():
+    """The library asks for the next message when the one before has left; until then a lease needs heartbeats."""
+    example = runpy.run_path(str(ROOT / "docs" / "examples" / "careful_worker.py"))
+    session = example["Session"]()
+    session.running[7] = threading.Event()
+    sent = session.requests()
+    assert next(sent).HasField("register")
+    session.run(pb.Lease(lease=7, payload=b"a"), session.running[7])
+    session.send(example["HEARTBEAT"], heartbeat=pb.Heartbeat(lease=7))
+    assert next(sent).HasField("heartbeat"), "it does not wait behind an outcome"
+    assert next(sent).complete == pb.Complete(lease=7, output=b"A")
+    assert list(session.running) == [7]
+    session.send(set_slots=pb.SetSlots(slots=1))
+    assert next(sent).HasField("set_slots") and not session.running
 
 
 @contextmanager

@@ -1,6 +1,6 @@
-"""What the runtime raises to whoever starts it. The text is for the operator: what happened, what to do."""
+"""What this package raises. The text is for people: what happened, what to do."""
 
-__all__ = ["ConfigError", "CronoqError", "StartError"]
+__all__ = ["ClientError", "ConfigError", "CronoqError", "StartError"]
 
 
 class CronoqError(Exception):
@@ -17,3 +17,39 @@ class ConfigError(CronoqError):
 
 class StartError(CronoqError):
     """The server cannot start or go on: an address that is taken, a store that cannot be used. One sentence."""
+
+
+class ClientError(CronoqError):
+    """A call failed.
+
+    `code` is the gRPC status in lower case (`not_found`, `unavailable`, …), `message` what the server or the client
+    says about it, `metadata` what the server sent along, as (name, value) pairs; the text is `code: message`.
+    """
+
+    def __init__(self, code: str, message: str = "", *, metadata: tuple[tuple[str, str | bytes], ...] = ()) -> None:
+        super().__init__(f"{code}: {message}" if message else code)
+        self.code = code
+        self.message = message
+        self.metadata = metadata
+
+    @property
+    def shard(self) -> str | None:
+        """The shard that serves the task or pool, when the refusal names it."""
+        return self._text("cronoq-shard")
+
+    @property
+    def endpoint(self) -> str | None:
+        """Where that shard is."""
+        return self._text("cronoq-shard-endpoint")
+
+    def _text(self, name: str) -> str | None:
+        return next((value for key, value in self.metadata if key == name and isinstance(value, str)), None)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuild, (type(self), self.code, self.message, self.metadata), self.__dict__
+
+
+def _rebuild(
+    kind: type[ClientError], code: str, message: str, metadata: tuple[tuple[str, str | bytes], ...]
+) -> ClientError:
+    return kind(code, message, metadata=metadata)

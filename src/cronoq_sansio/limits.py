@@ -53,6 +53,16 @@ STREAM_LINGER = 10 * SECOND  #: a peer that was answered early may take so long 
 LATE_TIMER = 2 * SECOND  #: a connection's timer that is later says that the process could not read meanwhile
 READ_SIZE = 256 << 10  #: one read of a socket
 
+# --- clients
+
+CLIENT_MAX_RECEIVE = 16 << 20  #: what servers send at most unless configured otherwise (`limits.max_message_bytes`)
+CLIENT_PING_INTERVAL = 30 * SECOND  #: a silent server with open calls is asked after this: a dead host is noticed …
+CLIENT_PING_TIMEOUT = 10 * SECOND  #: … so much later
+CLIENT_CONNECT_TIMEOUT = 10 * SECOND  #: address look-up, TCP, TLS and HTTP/2 together; a server that is there needs 1 s
+CLIENT_PART_TIMEOUT = 1 * SECOND  #: last words of a client; a server that does not take them loses nothing
+CLIENT_UNSENT = 256 << 10  #: unsent bytes of one stream from which on its sender waits
+MAX_CALL_MOVES = 3  #: how often a call that no server has looked at moves to a fresh connection before it fails
+
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused

@@ -8,7 +8,8 @@ What both roles share is in `http2_core.py`. This role adds:
 - Who was answered early gets time to end its side; who is idle is sent away; the final GOAWAY comes last.
 """
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
 
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
@@ -278,7 +279,7 @@ class Http2Server(Http2Connection):
                 break
             self.reset(stream_id, ErrorCodes.NO_ERROR)
 
-    _handlers = {  # noqa: RUF012 - declared as a class variable by the base
+    _handlers: ClassVar[Mapping[type, Callable[[Any, Any, list[Any]], None]]] = {
         RequestReceived: _on_request,
         DataReceived: _on_data,
         TrailersReceived: _on_trailers,

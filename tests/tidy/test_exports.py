@@ -32,11 +32,15 @@ def defined(path):
 
 
 def imported(path):
-    """Public names that the module imports at its top level."""
+    """Public names that a facade imports from our packages: at its top level, or for types when it imports lazily."""
+    body = parsed(path).body
+    for node in list(body):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            body = body + node.body
     return [
         alias.asname or alias.name
-        for node in parsed(path).body
-        if isinstance(node, ast.ImportFrom)
+        for node in body
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("cronoq")
         for alias in node.names
         if not alias.name.startswith("_")
     ]

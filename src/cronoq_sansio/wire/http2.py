@@ -30,14 +30,12 @@ from cronoq_sansio.wire.http2_core import (
     LOCAL_ENDED,
     MAX_STREAM_ID,
     REMOTE_ENDED,
-    Data,
-    Failed,
     Http2Connection,
-    WindowOpened,
 )
+from cronoq_sansio.wire.http2_core import Data as Data
+from cronoq_sansio.wire.http2_core import Failed as Failed
+from cronoq_sansio.wire.http2_core import WindowOpened as WindowOpened
 from cronoq_sansio.wire.metadata import Headers
-
-__all__ = ["PREFACE", "Data", "Event", "Failed", "Http2Server", "Request", "Reset", "WindowOpened"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 

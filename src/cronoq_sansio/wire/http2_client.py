@@ -34,30 +34,12 @@ from cronoq_sansio.wire.http2_core import (
     PING,
     REMOTE_ENDED,
     SETTINGS,
-    Data,
-    Failed,
     Http2Connection,
-    WindowOpened,
 )
+from cronoq_sansio.wire.http2_core import Data as Data
+from cronoq_sansio.wire.http2_core import Failed as Failed
+from cronoq_sansio.wire.http2_core import WindowOpened as WindowOpened
 from cronoq_sansio.wire.metadata import Headers
-
-__all__ = [
-    "NOT_HTTP2",
-    "PING_LOST",
-    "SILENT",
-    "SPEAKS_HTTP1",
-    "SPEAKS_TLS",
-    "Data",
-    "Event",
-    "Failed",
-    "GoneAway",
-    "Http2Client",
-    "ResetByServer",
-    "Response",
-    "Settled",
-    "Trailers",
-    "WindowOpened",
-]
 
 #: Reasons of `Failed` that tell what the other side is, for whoever knows a remedy.
 SPEAKS_HTTP1 = "the server answers in HTTP/1, not in HTTP/2"

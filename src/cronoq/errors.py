@@ -24,13 +24,22 @@ class ClientError(CronoqError):
 
     `code` is the gRPC status in lower case (`not_found`, `unavailable`, …), `message` what the server or the client
     says about it, `metadata` what the server sent along, as (name, value) pairs; the text is `code: message`.
+    `unprocessed`: no server has looked at the call, so that trying again cannot do anything twice.
     """
 
-    def __init__(self, code: str, message: str = "", *, metadata: tuple[tuple[str, str | bytes], ...] = ()) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str = "",
+        *,
+        metadata: tuple[tuple[str, str | bytes], ...] = (),
+        unprocessed: bool = False,
+    ) -> None:
         super().__init__(f"{code}: {message}" if message else code)
         self.code = code
         self.message = message
         self.metadata = metadata
+        self.unprocessed = unprocessed
 
     @property
     def shard(self) -> str | None:
@@ -46,10 +55,4 @@ class ClientError(CronoqError):
         return next((value for key, value in self.metadata if key == name and isinstance(value, str)), None)
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuild, (type(self), self.code, self.message, self.metadata), self.__dict__
-
-
-def _rebuild(
-    kind: type[ClientError], code: str, message: str, metadata: tuple[tuple[str, str | bytes], ...]
-) -> ClientError:
-    return kind(code, message, metadata=metadata)
+        return type(self), (self.code, self.message), self.__dict__

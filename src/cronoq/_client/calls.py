@@ -23,7 +23,8 @@ def failure(end: CallEnded) -> ClientError | TimeoutError:
     DEADLINE_EXCEEDED, and CANCELLED for the same reason (client.md section 2), is the builtin `TimeoutError`; its
     `__cause__` is the `ClientError`.
     """
-    error = ClientError(end.status.name.lower(), end.message, metadata=end.metadata)
+    code = end.status.name.lower()
+    error = ClientError(code, end.message, metadata=end.metadata, unprocessed=end.unprocessed)
     if end.status is GrpcStatus.DEADLINE_EXCEEDED or (
         end.status is GrpcStatus.CANCELLED and "timeout expired" in end.message.lower()
     ):

@@ -28,7 +28,8 @@ from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND, ns, seconds
 from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.limits import CLIENT_CONNECT_TIMEOUT, MAX_CALL_MOVES
-from cronoq_sansio.wire.metadata import Headers, request_entry
+from cronoq_sansio.wire.client_call import CallEnded
+from cronoq_sansio.wire.metadata import Headers, Metadata, request_entry
 
 Token = str | Callable[[], str | None] | None
 CallMetadata = Iterable[tuple[str, str | bytes]]
@@ -174,7 +175,7 @@ class Channel:
             if not link.ready.is_set():
                 raise link.describe_silence(seconds(now() - began))
         if link.error is not None:
-            raise ClientError(link.error.code, link.error.message)
+            raise ClientError(link.error.code, link.error.message, unprocessed=True)
         return link
 
     def _ping_less(self) -> None:
@@ -190,14 +191,21 @@ class Channel:
         Raises `ClientError`, and the builtin TimeoutError when the time is up, here or at the server. A call that no
         server has looked at moves to a fresh connection by itself.
         """
+        answer, _ = await self.unary_with_metadata(method, request, timeout=timeout, metadata=metadata)
+        return answer
+
+    async def unary_with_metadata(
+        self, method: Method, request: Any, *, timeout: float | None = None, metadata: CallMetadata = ()
+    ) -> tuple[Any, Metadata]:
+        """The same, with what the server sent beside the answer."""
         data = request.SerializeToString()
         self._check_size(method, len(data))
         deadline = _deadline(timeout)
         for _ in range(MAX_CALL_MOVES):
             link = await self._connected(deadline)
-            owner = UnaryOwner()
             if not link.usable:
                 continue
+            owner = UnaryOwner()
             call = link.start(method.path, self._headers(metadata), deadline, owner)
             link.machine.send(call, data)
             link.machine.half_close(call)
@@ -212,10 +220,10 @@ class Channel:
             end = owner.end
             assert end is not None
             if end.status is GrpcStatus.OK:
-                return decode(method, owner.data)
-            if not end.unprocessed or self._closed:
+                return decode(method, owner.data), end.metadata
+            if not self._may_move(end):
                 raise failure(end)
-        raise ClientError("unavailable", f"{self.target}: the server turned the call away {MAX_CALL_MOVES} times")
+        raise self._turned_away()
 
     @asynccontextmanager
     async def stream(
@@ -227,14 +235,31 @@ class Channel:
         metadata: CallMetadata = (),
         max_receive_bytes: int | None = None,
     ) -> AsyncIterator[Stream]:
+        """Call a method that answers with a stream: `open_stream`, closed when the block is left."""
+        stream = await self.open_stream(
+            method, request, timeout=timeout, metadata=metadata, max_receive_bytes=max_receive_bytes
+        )
+        try:
+            yield stream
+        finally:
+            stream.close()
+
+    async def open_stream(
+        self,
+        method: Method,
+        request: Any = None,
+        *,
+        timeout: float | None = None,
+        metadata: CallMetadata = (),
+        max_receive_bytes: int | None = None,
+    ) -> Stream:
         """Call a method that answers with a stream; `timeout` bounds the whole stream, in seconds.
 
-        With a `request` it is sent first, and the block is entered once the server's headers are here; an error raises
-        on entering. Without one the block is entered at once, and `Stream.wait_headers` waits. A method that takes one
-        request is half-closed after it. Leaving the block cancels a call that is not over.
+        With a `request` it is sent first, and this returns once the server's headers are here, or raises what the
+        call ended with. Without one it returns at once, and `Stream.wait_headers` waits. A method that takes one
+        request is half-closed after it. `Stream.close` cancels a call that is not over.
         """
         deadline = _deadline(timeout)
-        stream = None
         for _ in range(MAX_CALL_MOVES):
             link = await self._connected(deadline)
             if not link.usable:
@@ -246,26 +271,27 @@ class Channel:
             )
             if request is None:
                 link.poke()
-                break
+                return stream
             stream.send_nowait(request)
             if not method.sends_stream:
                 await stream.half_close()
             try:
                 await stream.wait_headers()
-            except (ClientError, TimeoutError):
-                if stream.end is not None and stream.end.unprocessed and not self._closed:
-                    continue
-                raise
             except BaseException:
                 stream.close()
-                raise
-            break
-        else:
-            raise ClientError("unavailable", f"{self.target}: the server turned the call away {MAX_CALL_MOVES} times")
-        try:
-            yield stream
-        finally:
-            stream.close()
+                if stream.end is None or not self._may_move(stream.end):
+                    raise
+                continue
+            return stream
+        raise self._turned_away()
+
+    def _may_move(self, end: CallEnded) -> bool:
+        """Whether the call may be tried on another connection without anybody noticing."""
+        return end.unprocessed and not self._closed
+
+    def _turned_away(self) -> ClientError:
+        text = f"{self.target}: {MAX_CALL_MOVES} connections in a row were closed before the server looked at the call"
+        return ClientError("unavailable", text, unprocessed=True)
 
     def _headers(self, metadata: CallMetadata) -> Headers:
         headers = [request_entry(name, value) for name, value in metadata]

@@ -86,7 +86,8 @@ async def dial(target: Target, context: ssl.SSLContext | None, server_name: str 
 
 def unreachable(target: Target, what: str, remedy: str = "") -> ClientError:
     """There is no connection: to whom, what was met, what to do."""
-    return ClientError("unavailable", f"{target.authority}: {what}" + (f"; {remedy}" if remedy else ""))
+    text = f"{target.authority}: {what}; {remedy}" if remedy else f"{target.authority}: {what}"
+    return ClientError("unavailable", text, unprocessed=True)
 
 
 def _describe(error: OSError) -> str:

@@ -163,7 +163,7 @@ class GrpcClient:
     def close(self) -> list[ClientEvent]:
         """End all calls and the connection."""
         events: list[ClientEvent] = []
-        self._end_all("the connection was closed by this side", events)
+        self._end_all(GrpcStatus.CANCELLED, "the client was closed", events)
         self.http2.finish()
         return events
 
@@ -313,10 +313,10 @@ class GrpcClient:
         events.append(GoingAway(self._leaving, too_many_pings))
         for stream_id in [stream_id for stream_id in self._calls if stream_id > event.last_stream]:
             self._end(self._calls[stream_id], GrpcStatus.UNAVAILABLE, self._leaving, events, unprocessed=True)
-        self._end_waiting(self._leaving, events)
+        self._end_waiting(GrpcStatus.UNAVAILABLE, self._leaving, events)
 
     def _on_failed(self, event: http2.Failed, events: list[ClientEvent]) -> None:
-        self._end_all(event.reason, events)
+        self._end_all(GrpcStatus.UNAVAILABLE, event.reason, events)
         events.append(ConnectionLost(event.reason))
 
     # --- out
@@ -436,20 +436,20 @@ class GrpcClient:
                 heapq.heapify(self._deadlines)
                 self._stale = 0
 
-    def _end_waiting(self, why: str, events: list[ClientEvent]) -> None:
+    def _end_waiting(self, status: GrpcStatus, why: str, events: list[ClientEvent]) -> None:
         waiting, self._waiting = self._waiting, deque()
         self._abandoned = 0
         for call in waiting:
             if not call.over:
                 call.over = True
                 self._stale += call.deadline is not None
-                events.append(CallEnded(call, GrpcStatus.UNAVAILABLE, why, (), True))
+                events.append(CallEnded(call, status, why, (), True))
 
-    def _end_all(self, why: str, events: list[ClientEvent]) -> None:
+    def _end_all(self, status: GrpcStatus, why: str, events: list[ClientEvent]) -> None:
         self._leaving = self._leaving or why
         for call in list(self._calls.values()):
-            self._end(call, GrpcStatus.UNAVAILABLE, why, events)
-        self._end_waiting(why, events)
+            self._end(call, status, why, events)
+        self._end_waiting(status, why, events)
         self._ready.clear()
         self._deadlines.clear()
         self._stale = 0

@@ -63,6 +63,15 @@ CLIENT_PART_TIMEOUT = 1 * SECOND  #: last words of a client; a server that does 
 CLIENT_UNSENT = 256 << 10  #: unsent bytes of one stream from which on its sender waits
 MAX_CALL_MOVES = 3  #: how often a call that no server has looked at moves to a fresh connection before it fails
 
+# --- workers
+
+MIN_HEARTBEAT = SECOND // 100  #: client.md section 3: a lease is kept alive every third of its ttl, but not more often
+WORKER_SLOT_WAIT = 1 * SECOND  #: a lease waits so long for a cancelled handler to exit before it is given back
+WORKER_DRAIN_LINGER = SECOND // 10  #: leases on their way when 0 slots were offered: a round trip over an ocean
+WORKER_CUT_WAIT = 5 * SECOND  #: cancelled handlers may report so long before their leases are given back
+WORKER_PART_TIMEOUT = 5 * SECOND  #: client.md section 3: the server ends a stream that was closed by its worker
+MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shards disagree
+
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused

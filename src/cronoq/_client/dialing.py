@@ -11,7 +11,7 @@ from anyio.streams.tls import TLSAttribute, TLSStream
 
 from cronoq._client.target import Target
 from cronoq.errors import ClientError
-from cronoq_sansio.wire import http2_client as http2
+from cronoq_sansio.wire import http2_words as http2
 
 Path = str | os.PathLike[str]
 

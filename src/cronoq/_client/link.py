@@ -20,7 +20,7 @@ from cronoq._client.target import Target
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.limits import CLIENT_PART_TIMEOUT, READ_SIZE, WRITE_SIZE
-from cronoq_sansio.wire import http2_client as http2
+from cronoq_sansio.wire import http2_words as http2
 from cronoq_sansio.wire.client_call import (
     CallEnded,
     ClientCall,

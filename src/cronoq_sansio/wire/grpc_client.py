@@ -23,7 +23,7 @@ from typing import Any
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.errors import Code, GrpcStatus, Rejection
-from cronoq_sansio.wire import http2_client as http2
+from cronoq_sansio.wire import http2_words as http2
 from cronoq_sansio.wire.client_call import (
     CallEnded,
     ClientCall,
@@ -44,6 +44,7 @@ from cronoq_sansio.wire.client_status import (
     read_status,
 )
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.http2_client import Http2Client
 from cronoq_sansio.wire.metadata import Headers, Metadata, encode_timeout, response_metadata
 
 SETTING = "max_receive_bytes"
@@ -70,19 +71,19 @@ class GrpcClient:
         ping_timeout: int = fixed.CLIENT_PING_TIMEOUT,
         settings_timeout: int = fixed.CLIENT_CONNECT_TIMEOUT,
     ) -> None:
-        self.http2 = http2.Http2Client(
+        self.http2 = Http2Client(
             ping_interval=ping_interval, ping_timeout=ping_timeout, settings_timeout=settings_timeout, now=now
         )
         self._now = now
         self._max_receive = max_receive
-        self._leading: Headers = [(b":method", b"POST"), (b":scheme", scheme.encode())]
-        self._following: Headers = [
+        self._leading = ((b":method", b"POST"), (b":scheme", scheme.encode()))
+        self._following = (
             (b":authority", authority.encode("ascii")),
             (b"te", b"trailers"),
             (b"content-type", b"application/grpc"),
             (b"user-agent", user_agent.encode("ascii")),
             (b"grpc-accept-encoding", b"identity,gzip"),
-        ]
+        )
         self._calls: dict[int, ClientCall] = {}
         """By stream, oldest first."""
         self._waiting: deque[ClientCall] = deque()
@@ -344,11 +345,9 @@ class GrpcClient:
             if call.over:
                 self._abandoned -= 1
                 continue
-            headers = [*self._leading, (b":path", call.path), *self._following]
-            if call.deadline is not None:
-                headers.append((b"grpc-timeout", encode_timeout(call.deadline - self._now)))
-            headers += call.headers
-            call.stream_id = connection.open(headers, self._now)
+            headers = (*self._leading, (b":path", call.path), *self._following, *call.headers)
+            once = [] if call.deadline is None else [(b"grpc-timeout", encode_timeout(call.deadline - self._now))]
+            call.stream_id = connection.open(headers, self._now, once)
             self._calls[call.stream_id] = call
             self._schedule(call)
 

@@ -5,19 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cronoq._client.specs import RetryPolicy
-    from cronoq.errors import CronoqError
+    from cronoq.errors import CronoqError, Permanent, Retryable
     from cronoq_sansio.spec import Priority
 
-__all__ = ["CronoqError", "Priority", "RetryPolicy", "__version__"]
+__all__ = ["CronoqError", "Permanent", "Priority", "RetryPolicy", "Retryable", "__version__"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CronoqError": "cronoq.errors",
+    "Permanent": "cronoq.errors",
     "Priority": "cronoq_sansio.spec",
     "RetryPolicy": "cronoq._client.specs",
+    "Retryable": "cronoq.errors",
 }
-_MODULES = ("client", "errors")
+_MODULES = ("client", "errors", "worker")
 
 
 def __getattr__(name: str) -> Any:

@@ -25,17 +25,22 @@ from cronoq._client.results import (
 )
 from cronoq._client.specs import RetryPolicy, task
 from cronoq._client.watching import Watch
-from cronoq.errors import ClientError
+from cronoq._client.worker import Worker
+from cronoq._client.worker_lease import Lease
+from cronoq.errors import CancelTask, ClientError, Reject
 from cronoq_sansio.limits import PROTOCOL_VERSION
 
 __all__ = [
     "PROTOCOL_VERSION",
+    "CancelTask",
     "Client",
     "ClientError",
     "Event",
+    "Lease",
     "PemPaths",
     "PoolSnapshot",
     "RecurringInfo",
+    "Reject",
     "Result",
     "RetryPolicy",
     "Snapshot",
@@ -44,6 +49,7 @@ __all__ = [
     "TaskPage",
     "Totals",
     "Watch",
+    "Worker",
     "WorkerGroup",
     "WorkerInfo",
     "task",

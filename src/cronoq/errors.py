@@ -1,6 +1,15 @@
 """What this package raises. The text is for people: what happened, what to do."""
 
-__all__ = ["ClientError", "ConfigError", "CronoqError", "StartError"]
+__all__ = [
+    "CancelTask",
+    "ClientError",
+    "ConfigError",
+    "CronoqError",
+    "Permanent",
+    "Reject",
+    "Retryable",
+    "StartError",
+]
 
 
 class CronoqError(Exception):
@@ -56,3 +65,39 @@ class ClientError(CronoqError):
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, self.message), self.__dict__
+
+
+class Retryable(CronoqError):
+    """Raised by a handler: the attempt failed, another may succeed.
+
+    `retry_after`: seconds until then, instead of the backoff of the task's retry policy; None = that backoff.
+    """
+
+    def __init__(self, message: str = "", retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class Permanent(CronoqError):
+    """Raised by a handler: the task failed, and trying again cannot help."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(message)
+
+
+class Reject(CronoqError):
+    """Raised by a handler of a worker: another worker should run the task; this does not count as an attempt.
+
+    When no other worker of the pool has a free slot, the attempt fails as a retryable one does.
+    """
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class CancelTask(CronoqError):
+    """Raised by a handler of a worker: the task ends as `cancelled`."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text)

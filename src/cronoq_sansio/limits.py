@@ -66,6 +66,7 @@ MAX_CALL_MOVES = 3  #: how often a call that no server has looked at moves to a 
 # --- workers
 
 MIN_HEARTBEAT = SECOND // 100  #: client.md section 3: a lease is kept alive every third of its ttl, but not more often
+WORKER_REGISTER_TIMEOUT = 30 * SECOND  #: a server that says nothing to Register for so long serves nobody
 WORKER_SLOT_WAIT = 1 * SECOND  #: a lease waits so long for a cancelled handler to exit before it is given back
 WORKER_DRAIN_LINGER = SECOND // 10  #: leases on their way when 0 slots were offered: a round trip over an ocean
 WORKER_CUT_WAIT = 5 * SECOND  #: cancelled handlers may report so long before their leases are given back

@@ -389,9 +389,12 @@ def test_the_end_of_the_stream_ends_every_lease(event, draining):
 )
 def test_a_server_that_breaks_the_order_ends_the_session(registered, event):
     bench = Bench(registered=registered)
-    with pytest.raises(RemoteProtocolError, match="broke the worker protocol"):
+    if registered is not None:
+        bench.lease(1)
+    with pytest.raises(RemoteProtocolError, match="broke the worker protocol") as caught:
         bench.tell(event)
-    assert bench.session.state is OVER
+    bench.perform(caught.value.reply)
+    assert bench.session.state is OVER and len(bench.interrupted) == len(bench.handlers)
 
 
 def test_a_server_that_floods_is_not_read_on():

@@ -153,17 +153,26 @@ class Stream:
         self._link.consumed(event)
         return decode(self._method, event.data)
 
+    @property
+    def has_room(self) -> bool:
+        """Whether `send` would not wait."""
+        return self._call is None or self._call.unsent < CLIENT_UNSENT
+
     async def send(self, message: Any) -> None:
         """Send a message; waits while `limits.CLIENT_UNSENT` bytes are unsent.
 
         Does nothing when the call is over: `receive` says how it ended.
         """
+        await self.wait_room()
+        self.send_nowait(message)
+
+    async def wait_room(self) -> None:
+        """Until `send` would not wait, or the call is over."""
         call = self._call
         assert call is not None
         while call.unsent >= CLIENT_UNSENT and self._end is None and not self._closed:
             self._room = anyio.Event()
             await self._room.wait()
-        self.send_nowait(message)
 
     def send_nowait(self, message: Any) -> None:
         """The same without waiting, whatever is unsent."""

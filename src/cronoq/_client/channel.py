@@ -43,6 +43,7 @@ class Channel:
     `target` is `host:port`, see `parse_target`; `token` a text, or a callable that gives one for each call; `tls` is
     implied by `https://` and by `credentials`. `max_receive_bytes` bounds an answer or message (16 MiB), `options` are
     gRPC channel arguments of which the known ones work and the others warn, `connect_timeout` is in seconds.
+    `quiet`: what there is to warn of was warned of before.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Channel:
         max_receive_bytes: int | None = None,
         options: Sequence[tuple[str, Any]] | None = None,
         connect_timeout: float = seconds(CLIENT_CONNECT_TIMEOUT),
+        quiet: bool = False,
     ) -> None:
         self.target = target
         parsed = parse_target(target)
@@ -65,7 +67,7 @@ class Channel:
             )
         self._token = token
         self._secure = bool(tls or credentials is not None or parsed.tls)
-        known = read_options(options or ())
+        known = read_options(options or (), quiet=quiet)
         self._max_send = known.max_send
         self._settings = LinkSettings(
             target=parsed,
@@ -78,7 +80,7 @@ class Channel:
             ping_timeout=known.ping_timeout,
             connect_timeout=ns(connect_timeout),
         )
-        if token and not self._secure and not parsed.is_loopback:
+        if token and not self._secure and not parsed.is_loopback and not quiet:
             warnings.warn(
                 f"the token goes to {parsed.authority} in clear: use TLS (https://… or tls=True)", stacklevel=3
             )

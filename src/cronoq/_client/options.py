@@ -23,7 +23,7 @@ class ChannelOptions:
     authority: str | None = None
 
 
-def read_options(options: Iterable[tuple[str, Any]]) -> ChannelOptions:
+def read_options(options: Iterable[tuple[str, Any]], *, quiet: bool = False) -> ChannelOptions:
     """The known arguments; others warn, values that make no sense raise TypeError or ValueError."""
     known = ChannelOptions()
     for name, value in options:
@@ -40,7 +40,7 @@ def read_options(options: Iterable[tuple[str, Any]]) -> ChannelOptions:
                 known.server_name = _text(name, value)
             case "grpc.default_authority":
                 known.authority = _text(name, value)
-            case _:
+            case _ if not quiet:
                 warnings.warn(f"the channel option {name!r} has no effect", stacklevel=4)
     return known
 

@@ -178,7 +178,11 @@ class WorkerSession:
     # --- in
 
     def handle(self, event: Input, now: int) -> list[Effect]:
-        """Take one input. `RemoteProtocolError` when the server breaks the protocol; the session is over then."""
+        """Take one input.
+
+        `RemoteProtocolError` when the server breaks the protocol; the session is over then, and the error's `reply` is
+        the list of effects that are still to be performed.
+        """
         effects: list[Effect] = []
         entry = _TABLE[self.state].get(type(event))
         if entry is not None:
@@ -260,9 +264,10 @@ class WorkerSession:
             self._linger = now + limits.WORKER_DRAIN_LINGER
 
     def _refuse_order(self, event: Input, now: int, effects: list[Effect]) -> None:
-        self._drop_all("", [])
         what = "Registered twice" if isinstance(event, Registered) else f"{type(event).__name__} before Registered"
-        raise RemoteProtocolError(f"the server broke the worker protocol: {what}")
+        text = f"the server broke the worker protocol: {what}"
+        self._drop_all(text, effects)
+        raise RemoteProtocolError(text, effects)
 
     def _hurry(self, event: StopAsked, now: int, effects: list[Effect]) -> None:
         self._until = min(self._until, event.until)

@@ -84,7 +84,7 @@ class ForeignServer:
 
         return method
 
-    def _watch(self, _self: Any, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
+    def _watch(self, request: Any, context: grpc.ServicerContext) -> Iterator[Any]:
         """The answer is a list of events; "hang" waits until the caller has gone."""
         self.asked.append(("Watch", request))
         context.add_callback(self.watchers_gone.release)
@@ -99,7 +99,7 @@ class ForeignServer:
             else:
                 yield answer
 
-    def _work(self, _self: Any, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+    def _work(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
         """Each message comes back as a lease with its output as payload."""
         for request in requests:
             if request.WhichOneof("msg") == "complete":

@@ -89,6 +89,7 @@ class Channel:
         self._links: dict[Link, Any] = {}
         """Those that are running; under asyncio with their tasks."""
         self._link: Link | None = None
+        self._entered = False
         self._closed = False
 
     # --- life
@@ -97,8 +98,9 @@ class Channel:
         """Bind to the running loop; no connection is made yet."""
         run = current_token().native_token
         self._check_run(run)
-        if self._tasks is not None:
+        if self._entered:
             raise RuntimeError("this client is in use in an `async with` block already")
+        self._entered = True
         if not _is_asyncio(run):
             tasks = anyio.create_task_group()
             await tasks.__aenter__()

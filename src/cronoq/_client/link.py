@@ -227,6 +227,7 @@ class Link:
                 why = _describe_break(error)
                 break
             self._dispatch(machine.receive(data, now()))
+            self._rearm()
         self._dispatch(machine.receive_eof(now(), why))
 
     async def _write(self, stream: ByteStream, machine: GrpcClient) -> None:
@@ -238,6 +239,7 @@ class Link:
                 late = machine.take_events()
                 if late:
                     self._dispatch(late)
+                self._rearm()  # streams may have been opened: from now on silence is noticed
                 try:
                     await stream.send(data)
                 except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:

@@ -61,7 +61,7 @@ def read_status(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str]:
     text = percent_decode(fields.get(b"grpc-message", b""))
     if raw is None:
         return GrpcStatus.UNKNOWN, NO_STATUS
-    if raw.isdigit() and len(raw) <= 2 and int(raw) <= max(GrpcStatus):
+    if raw.isdigit() and len(raw) <= 2 and int(raw) <= GrpcStatus.UNAUTHENTICATED:
         return GrpcStatus(int(raw)), text
     return GrpcStatus.UNKNOWN, f"the server ended the call with the unknown status {raw.decode('latin-1')!r}: {text}"
 

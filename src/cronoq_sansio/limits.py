@@ -71,6 +71,7 @@ WORKER_SLOT_WAIT = 1 * SECOND  #: a lease waits so long for a cancelled handler 
 WORKER_DRAIN_LINGER = SECOND // 10  #: leases on their way when 0 slots were offered: a round trip over an ocean
 WORKER_CUT_WAIT = 5 * SECOND  #: cancelled handlers may report so long before their leases are given back
 WORKER_PART_TIMEOUT = 5 * SECOND  #: client.md section 3: the server ends a stream that was closed by its worker
+MAX_UNKNOWN_KINDS = 1_000  #: kinds without a handler that are remembered, so that each is logged once
 MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shards disagree
 
 # --- the store pipeline

@@ -210,7 +210,7 @@ def test_wait_registered_has_a_timeout_and_tells_of_a_stop(stage, backend):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(worker.run)
             tasks.start_soon(wait)
-            while not stage.attempts:
+            while not (stage.attempts and worker._waiters):
                 await anyio.lowlevel.checkpoint()
             await worker.stop()
 

@@ -47,7 +47,7 @@ def imported(path):
 
 
 #: Modules that give names of others a home for users.
-FACADES = ("src/cronoq/client.py", "src/cronoq/worker.py")
+FACADES = ("src/cronoq/client.py", "src/cronoq/testing.py", "src/cronoq/worker.py")
 #: Reachable in a facade without being part of it.
 ASIDE = {"src/cronoq/client.py": {"log"}}
 PUBLIC = [path for path in python_files("src") if exported(path) is not None]

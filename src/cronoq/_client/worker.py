@@ -3,14 +3,14 @@
 import contextvars
 import math
 from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup, TaskStatus
+from anyio.abc import TaskStatus
 
 from cronoq._client.channel import Token
 from cronoq._client.dialing import Credentials
+from cronoq._client.worker_block import ServingBlock
 from cronoq._client.worker_handlers import Handler
 from cronoq._client.worker_run import Plan, Run, Standing, check_grace
 from cronoq.errors import ClientError
@@ -19,7 +19,7 @@ _serving: contextvars.ContextVar[Run | None] = contextvars.ContextVar("cronoq_se
 """The run whose handler this is, in handlers."""
 
 
-class Worker:
+class Worker(ServingBlock):
     """Runs `handler` for the tasks of `pool`. Making one does no I/O and needs no event loop.
 
     `async with Worker(target, pool, handler): …` serves while the block runs and stops gracefully at its end;
@@ -88,7 +88,6 @@ class Worker:
         self._failure: BaseException | None = None
         """What the latest run ended with."""
         self._waiters: list[anyio.Event] = []
-        self._block: TaskGroup | None = None
 
     # --- what is known
 
@@ -207,55 +206,6 @@ class Worker:
         for waiter in self._waiters:
             waiter.set()
 
-    async def __aenter__(self) -> Self:
-        """Serve in the background; returns once registered, raises what `run` raises."""
-        if self._run is not None or self._block is not None:
-            raise RuntimeError("this worker is running already")
-        self._block = block = anyio.create_task_group()
-        await block.__aenter__()
-        try:
-            block.start_soon(self._run_in_block, block)
-            await self.wait_registered()
-        except BaseException as error:
-            await self._leave_block(error)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool:
-        if not _is_cancelled(error):
-            try:
-                await self.stop(None if error is None else 0)
-            except BaseException as interruption:
-                await self._leave_block(interruption)
-                raise
-        return await self._leave_block(error)
-
-    async def _run_in_block(self, block: TaskGroup) -> None:
-        try:
-            await self.run()
-        except anyio.get_cancelled_exc_class():
-            raise
-        except BaseException:
-            block.cancel_scope.cancel()  # the error is `_failure`, raised where the block ends
-
-    async def _leave_block(self, error: BaseException | None) -> bool:
-        """Join `run`; raise what it has failed with. Whether it swallowed `error`, which only tells of that failure."""
-        block, self._block = self._block, None
-        assert block is not None
-        failure = self._failure if self._run is None else None
-        block.cancel_scope.cancel()
-        swallowed = False
-        if error is not None and _is_cancelled(error):
-            swallowed = bool(await block.__aexit__(type(error), error, None))
-        else:
-            # The block's own error is not handed over: it would come back in an exception group.
-            await block.__aexit__(None, None, None)
-        if failure is not None and (error is None or _is_cancelled(error) or isinstance(error, ClientError)):
-            raise failure
-        return swallowed
-
     def _plan(self) -> Plan:
         return Plan(
             self.target,
@@ -282,7 +232,3 @@ def _check_backoff(backoff: tuple[float, float]) -> tuple[float, float]:
     if not 0 < first <= last < math.inf:
         raise ValueError(f"backoff: {backoff} is not a first and a largest pause in seconds, above 0")
     return float(first), float(last)
-
-
-def _is_cancelled(error: BaseException | None) -> bool:
-    return isinstance(error, anyio.get_cancelled_exc_class())

@@ -1,5 +1,6 @@
 """Running a handler, and what its end means (client.md section 3, "Outcomes")."""
 
+import contextvars
 import functools
 import inspect
 import logging
@@ -21,16 +22,31 @@ log = logging.getLogger("cronoq.client")
 Handler = Callable[[Lease], Any]
 """Async, or sync to be run in a thread; returns the output."""
 
+_current: contextvars.ContextVar[tuple["HandlerRunner", Lease]] = contextvars.ContextVar("cronoq_lease")
+
 REJECTED = "rejected by the handler"
 FAILED = "failed permanently"
 CANCELLED = "cancelled by the handler"
 
 
-def is_async(handler: Handler) -> bool:
+def is_async(handler: Callable[..., Any]) -> bool:
     """True for what must be called in the event loop. Anything else runs in a thread."""
     while isinstance(handler, functools.partial):
         handler = handler.func
     return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+
+
+def current_lease() -> Lease:
+    """The lease of the handler that calls this, in the event loop or in its thread. RuntimeError outside of one."""
+    try:
+        return _current.get()[1]
+    except LookupError:
+        raise RuntimeError("current_lease() is for handlers: no lease is being worked on here") from None
+
+
+async def in_thread(function: Callable[[], Any]) -> Any:
+    """For async handlers that wrap a sync one: run it as the worker runs sync handlers."""
+    return await _current.get()[0].in_thread(function)
 
 
 class HandlerRunner:
@@ -63,21 +79,27 @@ class HandlerRunner:
             return Failed(describe(error)), None if cancelled else error
 
     async def _call(self, lease: Lease) -> Any:
+        _current.set((self, lease))  # each handler has a task of its own
         if self._async:
             return await self._handler(lease)
+        return await self.in_thread(functools.partial(self._handler, lease))
+
+    async def in_thread(self, function: Callable[[], Any]) -> Any:
+        """Call a function in one of as many threads as there are slots; await it here if that is what it gives.
+
+        It is not abandoned when it is cancelled: the slot is taken until the thread is done.
+        """
         if self._threads is None:
             self._threads = CapacityLimiter(self._slots)
-        # Not abandoned when cancelled: the slot is taken until the thread is done.
-        (result,) = await anyio.to_thread.run_sync(self._in_thread, lease, limiter=self._threads)
+        # Wrapped in a tuple, because Trio takes a coroutine as the result of a thread for a mistake.
+        (result,) = await anyio.to_thread.run_sync(lambda: (function(),), limiter=self._threads)
         return await result if inspect.isawaitable(result) else result
-
-    def _in_thread(self, lease: Lease) -> tuple[Any]:
-        """Wrapped, because Trio takes a coroutine as the result of a thread for a mistake."""
-        return (self._handler(lease),)
 
 
 def encode(result: Any) -> Outcome:
     """What a handler returned; not encodable is the handler's fault, and would be in each attempt."""
+    if isinstance(result, Completed):
+        return result
     try:
         return Completed(*encode_payload(result))
     except (TypeError, ValueError) as error:

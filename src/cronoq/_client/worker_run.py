@@ -180,8 +180,8 @@ class Run:
                 with anyio.CancelScope() as self._connecting:
                     if not self._stopping.is_set():
                         stream = await channel.open_stream(methods.WORK)
-                if stream is None:
-                    return None
+                if stream is None or self._stopping.is_set():
+                    return None  # nothing was said on it
                 self._connecting = None
                 self._session = SessionStream(self, stream, plan.slots, self._alive)
                 try:

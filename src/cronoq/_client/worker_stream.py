@@ -90,8 +90,6 @@ class SessionStream:
 
     def stop(self, until: int) -> None:
         """Drain: handlers may go on until then."""
-        if self.machine.state is REGISTERING:
-            until = min(until, now() + limits.WORKER_PART_TIMEOUT)
         self.tell(StopAsked(until))
 
     def handler_exited(self, held: Held, outcome: Outcome) -> None:
@@ -123,8 +121,8 @@ class SessionStream:
                     event = worker_codec.read(message, self._owner.pool, self._lease_ttl)
                     if event is not None:
                         self.tell(event)
-                        if isinstance(event, Registered):
-                            self._registered()
+                        if isinstance(event, Registered) and self.machine.registered is not None:
+                            self._registered(self.machine.registered)
                     while self.machine.congested:
                         self._sent = anyio.Event()
                         await self._sent.wait()
@@ -210,10 +208,9 @@ class SessionStream:
         self._waiting_for_room = True
         self._sender.set()
 
-    def _registered(self) -> None:
-        registered = self.machine.registered
-        assert registered is not None
-        self._reading.deadline = float("inf")
+    def _registered(self, registered: Registered) -> None:
+        if not self._parting:
+            self._reading.deadline = float("inf")
         self._lease_ttl = worker_codec.ttl_seconds(registered)
         if registered.max_message_bytes is not None:
             largest = registered.max_message_bytes + limits.MESSAGE_HEADROOM

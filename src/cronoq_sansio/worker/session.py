@@ -89,14 +89,13 @@ TRANSITIONS: dict[tuple[State, type], tuple[str, State]] = {
     (REGISTERING, Aborted): ("refuse_order", OVER),
     (REGISTERING, ServerLeaves): ("leave", OVER),
     (REGISTERING, EarlierExited): ("free_earlier", REGISTERING),
-    (REGISTERING, StopAsked): ("hurry", STOPPING),
+    (REGISTERING, StopAsked): ("await_answer", STOPPING),
     (REGISTERING, StreamEnded): ("lose", OVER),
     (STOPPING, Registered): ("register", DRAINING),
     (STOPPING, Leased): ("refuse_order", OVER),
     (STOPPING, Aborted): ("refuse_order", OVER),
     (STOPPING, ServerLeaves): ("leave", OVER),
     (STOPPING, EarlierExited): ("free_earlier", STOPPING),
-    (STOPPING, StopAsked): ("hurry", STOPPING),
     (STOPPING, StreamEnded): ("lose", OVER),
     (SERVING, Registered): ("refuse_order", OVER),
     (SERVING, Leased): ("take", SERVING),
@@ -217,7 +216,7 @@ class WorkerSession:
             waiting.popleft()
         due = self._until
         if self.state in (DRAINING, CUTTING) and not self._held:
-            due = min(due, self._linger)
+            due = self._linger
         if alarms:
             due = min(due, alarms[0][0])
         if waiting:
@@ -268,6 +267,9 @@ class WorkerSession:
         text = f"the server broke the worker protocol: {what}"
         self._drop_all(text, effects)
         raise RemoteProtocolError(text, effects)
+
+    def _await_answer(self, event: StopAsked, now: int, effects: list[Effect]) -> None:
+        self._until = now + limits.WORKER_PART_TIMEOUT
 
     def _hurry(self, event: StopAsked, now: int, effects: list[Effect]) -> None:
         self._until = min(self._until, event.until)

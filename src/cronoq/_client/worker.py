@@ -87,6 +87,8 @@ class Worker(ServingBlock):
         self._run: Run | None = None
         self._failure: BaseException | None = None
         """What the latest run ended with."""
+        self._ended = 0
+        """Runs that are over."""
         self._waiters: list[anyio.Event] = []
 
     # --- what is known
@@ -133,7 +135,7 @@ class Worker(ServingBlock):
 
     # --- serving
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[None] | None = None) -> None:
         """Serve until `stop`, connecting again whenever that may help. When it has returned it may be called again.
 
         `ClientError` for what connecting again cannot cure: `unauthenticated`, `permission_denied`, `not_found` (no
@@ -149,7 +151,8 @@ class Worker(ServingBlock):
             nonlocal started
             if not started:
                 started = True
-                task_status.started()
+                if task_status is not None:
+                    task_status.started()
             self._wake()
 
         self._failure = None
@@ -163,6 +166,7 @@ class Worker(ServingBlock):
         finally:
             _serving.reset(token)
             self._run = None
+            self._ended += 1
             self._wake()
 
     async def stop(self, grace: float | None = None) -> None:
@@ -182,18 +186,18 @@ class Worker(ServingBlock):
 
     async def wait_registered(self, timeout: float | None = None) -> None:
         """Until the worker is registered. TimeoutError after `timeout` seconds; what `run` has failed with."""
+        ended = self._ended
         with anyio.fail_after(timeout):
             while self._run is None or not self._run.registered:
                 if self._run is None and self._failure is not None:
                     raise self._failure_again()
-                had_run = self._run is not None
                 waiter = anyio.Event()
                 self._waiters.append(waiter)
                 try:
                     await waiter.wait()
                 finally:
                     self._waiters = [other for other in self._waiters if other is not waiter]
-                if had_run and self._run is None and self._failure is None:
+                if self._ended > ended and self._run is None and self._failure is None:
                     raise ClientError("cancelled", "the worker was stopped before it was registered")
 
     def _failure_again(self) -> BaseException:

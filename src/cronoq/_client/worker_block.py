@@ -19,7 +19,7 @@ class ServingBlock:
     _block: TaskGroup | None = None
     _failure_in_block: BaseException | None = None
 
-    async def run(self, *, task_status: Any = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: Any = None) -> None:
         """Serve until stopped."""
         raise NotImplementedError
 

@@ -29,7 +29,7 @@ class TasksWorker(ServingBlock):
         """Leases held now."""
         return sum(worker.running for worker in self.workers.values())
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+    async def run(self, *, task_status: TaskStatus[None] | None = None) -> None:
         """Serve all pools until `stop`; `task_status.started()` once all are registered."""
         if self._running:
             raise RuntimeError("this worker is running already")
@@ -60,13 +60,14 @@ class TasksWorker(ServingBlock):
                 for other in self.workers.values():
                     sessions.start_soon(other.stop)
 
-    async def _tell(self, task_status: TaskStatus[None], waiting: anyio.CancelScope) -> None:
+    async def _tell(self, task_status: TaskStatus[None] | None, waiting: anyio.CancelScope) -> None:
         with waiting:
             try:
                 await self.wait_registered()
             except (ClientError, RuntimeError):
                 return  # `run` raises what it was
-            task_status.started()
+            if task_status is not None:
+                task_status.started()
 
     async def stop(self, grace: float | None = None) -> None:
         """Stop all sessions; see `Worker.stop`."""

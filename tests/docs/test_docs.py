@@ -191,6 +191,21 @@ def test_the_careful_worker_works_and_ends_in_order(server):
         assert (worker.wait(30), worker.stdout.read()) == (0, "")
 
 
+@pytest.mark.realtime
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_worker_and_the_handlers_do_what_they_say(server, backend):
+    with server("shouting_worker.py", backend) as worker:
+        assert until(worker, "worker") == "worker 1 is ready\n"
+        with server("submit.py") as submit:
+            (line,) = submit.stdout.readlines()
+        assert line.endswith("TASK_STATUS_SUCCEEDED b'HELLO'\n")
+        worker.terminate()
+        assert (worker.wait(30), worker.stdout.read()) == (0, "")
+    with server("handlers.py", backend) as handlers:
+        printed = handlers.stdout.read().splitlines()
+    assert re.fullmatch(r"to you about lunch after 20\d\d-.*\+00:00", printed[0]) and printed[1:] == ["1 sent", "6"]
+
+
 @contextmanager
 def start(folder, environ, *arguments):
     """A Python process whose output can be read; killed if it still runs in the end."""

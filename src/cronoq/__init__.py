@@ -19,7 +19,7 @@ _HOMES = {
     "RetryPolicy": "cronoq._client.specs",
     "Retryable": "cronoq.errors",
 }
-_MODULES = ("client", "errors", "worker")
+_MODULES = ("client", "errors", "handlers", "testing", "worker")
 
 
 def __getattr__(name: str) -> Any:

@@ -98,7 +98,7 @@ class TypedSignature:
         wrong += [f"payload.{name}: unknown" for name in document if name not in self._read]
         if wrong:
             raise JsonFault(join(wrong))
-        bound = inspect.BoundArguments(self._signature, found)  # type: ignore[arg-type]
+        bound = inspect.BoundArguments(self._signature, found)
         return functools.partial(function, *bound.args, **bound.kwargs)
 
     def encode_result(self, value: Any) -> bytes:

@@ -74,6 +74,27 @@ HTTP_SEND_TIMEOUT = 5 * SECOND  #: one write to a peer that does not read
 MAX_HTTP_DISCARD = 64 << 10  #: body bytes that are read before a refusal, so that a reset does not overtake the answer
 HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 
+# --- clients
+
+CLIENT_MAX_RECEIVE = 16 << 20  #: what servers send at most unless configured otherwise (`limits.max_message_bytes`)
+CLIENT_PING_INTERVAL = 30 * SECOND  #: a silent server with open calls is asked after this: a dead host is noticed …
+CLIENT_PING_TIMEOUT = 10 * SECOND  #: … so much later
+CLIENT_CONNECT_TIMEOUT = 10 * SECOND  #: address look-up, TCP, TLS and HTTP/2 together; a server that is there needs 1 s
+CLIENT_PART_TIMEOUT = 1 * SECOND  #: last words of a client; a server that does not take them loses nothing
+CLIENT_UNSENT = 256 << 10  #: unsent bytes of one stream from which on its sender waits
+MAX_CALL_MOVES = 3  #: how often a call that no server has looked at moves to a fresh connection before it fails
+
+# --- workers
+
+MIN_HEARTBEAT = SECOND // 100  #: client.md section 3: a lease is kept alive every third of its ttl, but not more often
+WORKER_REGISTER_TIMEOUT = 30 * SECOND  #: a server that says nothing to Register for so long serves nobody
+WORKER_SLOT_WAIT = 1 * SECOND  #: a lease waits so long for a cancelled handler to exit before it is given back
+WORKER_DRAIN_LINGER = SECOND // 10  #: leases on their way when 0 slots were offered: a round trip over an ocean
+WORKER_CUT_WAIT = 5 * SECOND  #: cancelled handlers may report so long before their leases are given back
+WORKER_PART_TIMEOUT = 5 * SECOND  #: client.md section 3: the server ends a stream that was closed by its worker
+MAX_UNKNOWN_KINDS = 1_000  #: kinds without a handler that are remembered, so that each is logged once
+MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shards disagree
+
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused

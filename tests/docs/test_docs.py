@@ -170,7 +170,8 @@ class Serving:
     @contextmanager
     def up(self):
         """From its start to its end; a second time on the same port."""
-        (self.folder / "cronoq.toml").write_text(f'[server]\ngrpc_addr = "127.0.0.1:{self.port}"\nhttp_addr = "127.0.0.1:0"\n')
+        text = f'[server]\ngrpc_addr = "127.0.0.1:{self.port}"\nhttp_addr = "127.0.0.1:0"\n'
+        (self.folder / "cronoq.toml").write_text(text)
         with self.run("-m", "cronoq", "serve") as process:
             self.port = until(process, "ready: grpc ").split()[2].rpartition(":")[2]
             for example in EXAMPLES:
@@ -254,6 +255,20 @@ def test_the_careful_worker_beats_until_the_outcome_has_left():
     assert list(session.running) == [7]
     session.send(set_slots=pb.SetSlots(slots=1))
     assert next(sent).HasField("set_slots") and not session.running
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_worker_and_the_handlers_do_what_they_say(server, backend):
+    with server.up():
+        with server.run("shouting_worker.py", backend) as worker:
+            assert until(worker, "worker") == "worker 1 is ready\n"
+            assert server.submit().endswith("TASK_STATUS_SUCCEEDED b'HELLO'\n")
+            worker.terminate()
+            assert (worker.wait(30), worker.stdout.read()) == (0, "")
+        with server.run("handlers.py", backend) as handlers:
+            printed = handlers.stdout.read().splitlines()
+    assert re.fullmatch(r"to you about lunch after 20\d\d-.*\+00:00", printed[0]) and printed[1:] == ["1 sent", "6"]
 
 
 @contextmanager

@@ -331,7 +331,7 @@ class Engine:
         lease = self.leases.held(event.lease)
         if lease is None:
             return
-        group = lease.task.pool.groups.best_of(event.groups)
+        group = lease.task.pool.groups.best_of(event.groups, lease.group)
         if group is not None:
             lifecycle.pass_on(self, lease, group)
         else:

@@ -71,10 +71,14 @@ class Groups:
             heappop(heap)
         return None
 
-    def best_of(self, names: Iterable[Labels]) -> Group | None:
-        """The best of the named groups that has room."""
+    def best_of(self, names: Iterable[Labels], leaving: Labels) -> Group | None:
+        """The best of the named groups that has room once a lease has left its slot in the group `leaving`.
+
+        That slot may be gone already: a worker that offers fewer slots than it runs loses one with each report.
+        """
         groups = [self.by_labels[labels] for labels in names if labels in self.by_labels]
-        return min((group for group in groups if group.busy < group.capacity), key=Group.rank, default=None)
+        room = (group for group in groups if group.busy - (group.labels == leaving) < group.capacity)
+        return min(room, key=Group.rank, default=None)
 
     def take(self, group: Group) -> None:
         """Fill a slot."""

@@ -19,24 +19,27 @@ def frame(message: bytes) -> bytes:
     return PREFIX.pack(0, len(message)) + message
 
 
-def too_large(size: int, limit: int) -> Rejection:
-    """The refusal of a message of `size` bytes; names both numbers (server.md, "Decided")."""
-    return Rejection(
-        Code.TOO_LARGE, f"message of {size} bytes is above the limit of {limit} (limits.max_message_bytes)"
-    )
+SERVER_LIMIT = "limits.max_message_bytes"  #: the setting that bounds what a server takes
+
+
+def too_large(size: int, limit: int, setting: str = SERVER_LIMIT) -> Rejection:
+    """The refusal of a message of `size` bytes; names both numbers (server.md, "Decided") and the setting."""
+    return Rejection(Code.TOO_LARGE, f"message of {size} bytes is above the limit of {limit} ({setting})")
 
 
 class MessageReader:
     """Cuts a stream of DATA into messages. After a `Rejection` the stream is unusable and everything is dropped.
 
     `limit` bounds a message in bytes, before and after decompression. `gzip` says that the peer announced
-    `grpc-encoding: gzip`; otherwise a compressed message is a fault.
+    `grpc-encoding: gzip`; otherwise a compressed message is a fault. `setting` names the limit in refusals.
     """
 
-    __slots__ = ("_broken", "_buffer", "_gzip", "_limit")
+    __slots__ = ("_broken", "_buffer", "_gzip", "_setting", "limit")
 
-    def __init__(self, limit: int, *, gzip: bool = False) -> None:
-        self._limit = limit
+    def __init__(self, limit: int, *, gzip: bool = False, setting: str = SERVER_LIMIT) -> None:
+        self.limit = limit
+        """May be changed between two calls of `feed`."""
+        self._setting = setting
         self._gzip = gzip
         self._buffer = bytearray()
         self._broken = False
@@ -84,7 +87,7 @@ class MessageReader:
                 break
             message: bytes | Rejection = data[start:at_next]
             if flags:
-                message = inflate(data[start:at_next], self._limit)
+                message = inflate(data[start:at_next], self.limit, self._setting)
             messages.append(message)
             if isinstance(message, Rejection):
                 self._break(message)
@@ -102,8 +105,8 @@ class MessageReader:
         return self._check(flags, size) or len(buffer) >= PREFIX_SIZE + size
 
     def _check(self, flags: int, size: int) -> Rejection | None:
-        if size > self._limit:
-            return too_large(size, self._limit)
+        if size > self.limit:
+            return too_large(size, self.limit, self._setting)
         if flags and (flags != 1 or not self._gzip):
             if flags == 1:
                 return Rejection(Code.INVALID, "compressed message, but grpc-encoding names no compression")
@@ -116,7 +119,7 @@ class MessageReader:
         return fault
 
 
-def inflate(data: bytes, limit: int) -> bytes | Rejection:
+def inflate(data: bytes, limit: int, setting: str = SERVER_LIMIT) -> bytes | Rejection:
     """Decompress one gzip member; at most `limit` bytes come out and at most that much memory is used."""
     inflater = zlib.decompressobj(_GZIP)
     try:
@@ -126,7 +129,7 @@ def inflate(data: bytes, limit: int) -> bytes | Rejection:
     if len(message) > limit:
         return Rejection(
             Code.TOO_LARGE,
-            f"message is above the limit of {limit} bytes (limits.max_message_bytes) after decompression",
+            f"message is above the limit of {limit} bytes ({setting}) after decompression",
         )
     if not inflater.eof or inflater.unused_data:
         return Rejection(Code.INVALID, "message is not exactly one gzip member")

@@ -9,6 +9,8 @@ from cronoq_sansio.clock import MAX_CLIENT_DURATION, MICROSECOND, MILLISECOND, S
 from cronoq_sansio.limits import MAX_GRPC_TIMEOUT_DIGITS
 
 Headers = list[tuple[bytes, bytes]]
+#: What a server sent, for people who call it: names, and values as text or (`-bin`) bytes.
+Metadata = tuple[tuple[str, str | bytes], ...]
 
 #: "TimeoutUnit": hour, minute, second, milli-, micro-, nanosecond.
 TIMEOUT_UNITS = {
@@ -22,6 +24,10 @@ TIMEOUT_UNITS = {
 _TIMEOUT = re.compile(rb"([0-9]{1,%d})([HMSmun])" % MAX_GRPC_TIMEOUT_DIGITS)
 _CONTENT_TYPE = re.compile(rb"application/grpc(\+proto)?[ \t]*(;.*)?", re.IGNORECASE | re.DOTALL)
 _PRINTABLE = re.compile(r"[ -~]*")
+_ESCAPE = re.compile(rb"%([0-9A-Fa-f]{2})")
+_NAME = re.compile(r"[a-z0-9_.-]+")
+_UNITS_BY_SIZE = sorted(TIMEOUT_UNITS.items(), key=lambda entry: entry[1])
+_OF_GRPC = frozenset((b"content-type", b"grpc-status", b"grpc-message", b"grpc-encoding", b"grpc-accept-encoding"))
 _HEX = "0123456789ABCDEF"
 _VERBATIM = frozenset(range(0x20, 0x7F)) - {ord("%")}
 
@@ -58,6 +64,51 @@ def percent_encode(text: str, limit: int) -> bytes:
             break
         parts.append(escaped)
     return "".join(parts).encode("ascii")
+
+
+def percent_decode(value: bytes) -> str:
+    """The text of a `grpc-message`; what is not well escaped, or not UTF-8, is kept as far as it can be read."""
+    if b"%" not in value:
+        return value.decode("utf-8", "replace")
+    return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), value).decode("utf-8", "replace")
+
+
+def encode_timeout(duration: int) -> bytes:
+    """`grpc-timeout` of at least 1 ns: the finest unit in which it has at most eight digits, rounded up."""
+    duration = max(duration, 1)
+    for unit, size in _UNITS_BY_SIZE:
+        amount = -(-duration // size)
+        if amount < 10**MAX_GRPC_TIMEOUT_DIGITS:
+            return b"%d%s" % (amount, unit)
+    return b"9" * MAX_GRPC_TIMEOUT_DIGITS + b"H"
+
+
+def request_entry(name: str, value: str | bytes) -> tuple[bytes, bytes]:
+    """A metadata entry of a caller as a header field. ValueError says which rule it breaks ("Custom-Metadata")."""
+    if not _NAME.fullmatch(name):
+        raise ValueError(f"metadata name {name!r}: only a-z, 0-9, '_', '-' and '.' are allowed")
+    if name.startswith("grpc-") or name in ("te", "content-type", "user-agent"):
+        raise ValueError(f"metadata name {name!r} is reserved for gRPC")
+    if name.endswith("-bin"):
+        if isinstance(value, str):
+            raise ValueError(f"metadata {name!r}: values of names that end in -bin are bytes")
+        return name.encode(), base64.b64encode(value).rstrip(b"=")
+    text = value if isinstance(value, str) else value.decode("latin-1")
+    if not _PRINTABLE.fullmatch(text) or text != text.strip(" "):
+        raise ValueError(f"metadata {name!r}: the value must be printable ASCII without spaces around it")
+    return name.encode(), text.encode()
+
+
+def response_metadata(*blocks: Iterable[tuple[bytes, bytes]]) -> Metadata:
+    """What a server sent beside gRPC's own fields, in order; `-bin` values as bytes (undecoded when not base64)."""
+    return tuple(
+        (name.decode("ascii", "replace"), (decode_binary(value) or value))
+        if name.endswith(b"-bin")
+        else (name.decode("ascii", "replace"), value.decode("utf-8", "replace"))
+        for block in blocks
+        for name, value in block
+        if not name.startswith(b":") and name not in _OF_GRPC
+    )
 
 
 def encode_entry(name: str, value: str) -> tuple[bytes, bytes]:

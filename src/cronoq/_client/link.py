@@ -1,0 +1,341 @@
+"""One connection to a server: a stream of bytes, the gRPC machine, and the three tasks that drive it.
+
+One task reads, one writes, one keeps the machine's time. Calls have no task and no cancel scope of their own: callers
+start them on the machine, wake the writer, and wait for their `Owner` to be told. A connection is dialled once and
+never revived; who needs another one makes another `Link`.
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import anyio
+from anyio import CancelScope
+from anyio.abc import ByteStream
+
+from cronoq import __version__
+from cronoq._client.dialing import REMEDIES, Credentials, dial, make_context, unreachable
+from cronoq._client.target import Target
+from cronoq.errors import ClientError
+from cronoq_sansio.clock import SECOND, seconds
+from cronoq_sansio.limits import CLIENT_PART_TIMEOUT, READ_SIZE, WRITE_SIZE
+from cronoq_sansio.wire import http2_words as http2
+from cronoq_sansio.wire.client_call import (
+    CallEnded,
+    ClientCall,
+    ClientEvent,
+    Connected,
+    ConnectionLost,
+    GoingAway,
+    HeadersReceived,
+    MessageReceived,
+    SendingResumed,
+)
+from cronoq_sansio.wire.grpc_client import GrpcClient
+from cronoq_sansio.wire.metadata import Headers, Metadata
+
+if TYPE_CHECKING:
+    from cronoq._client.calls import Stream
+
+log = logging.getLogger("cronoq.client")
+
+CLOSED_HERE = "the client was closed"
+NEVER = 1 << 63
+
+
+def now() -> int:
+    """The clock of all connections: nanoseconds of the event loop."""
+    return round(anyio.current_time() * SECOND)
+
+
+@dataclass(slots=True)
+class LinkSettings:
+    """What all connections of a channel have in common. Times are nanoseconds, sizes bytes."""
+
+    target: Target
+    tls: bool
+    credentials: Credentials | None
+    server_name: str | None
+    """What the certificate must name, if not the host."""
+    authority: str
+    max_receive: int
+    ping_interval: int
+    ping_timeout: int
+    connect_timeout: int
+
+
+class Owner(Protocol):
+    """Who is told of a call. None of these may raise."""
+
+    def on_headers(self, metadata: Metadata) -> None:
+        """The server has accepted the call; of streams only."""
+
+    def on_message(self, event: MessageReceived) -> None:
+        """A message came."""
+
+    def on_resumed(self) -> None:
+        """There is room to send more."""
+
+    def on_end(self, event: CallEnded) -> None:
+        """The call is over."""
+
+
+class Link:
+    """One connection, from `run` on until that returns."""
+
+    def __init__(self, settings: LinkSettings, on_too_many_pings: Callable[[], None]) -> None:
+        self.ready = anyio.Event()
+        """Set when the server has shown that it speaks HTTP/2, or when there is an `error`."""
+        self.error: ClientError | None = None
+        """Why there is no connection (any more)."""
+        self.abandoned: deque[Stream] = deque()
+        """Streams whose owners were collected, to be closed."""
+        self._settings = settings
+        self._on_too_many_pings = on_too_many_pings
+        self._machine: GrpcClient | None = None
+        self._wake = anyio.Event()
+        self._scope: CancelScope | None = None
+        self._writing = anyio.CancelScope()
+        self._timer: CancelScope | None = None
+        self._armed = NEVER
+        self._connect_until = NEVER
+        self._closing = False
+        self._broken = ""
+
+    @property
+    def usable(self) -> bool:
+        """It may be waited for, or calls may be started on it."""
+        return self.error is None and not self._closing and (self._machine is None or self._machine.usable)
+
+    @property
+    def machine(self) -> GrpcClient:
+        """There once `ready` is set without an `error`."""
+        assert self._machine is not None
+        return self._machine
+
+    # --- what callers do
+
+    def start(
+        self,
+        path: bytes,
+        headers: Headers,
+        deadline: int | None,
+        owner: Owner,
+        *,
+        streaming: bool = False,
+        max_receive: int | None = None,
+    ) -> ClientCall:
+        """Start a call; only while `usable` and ready. `poke` once its first messages are queued."""
+        return self.machine.start_call(
+            path, headers, now(), deadline=deadline, streaming=streaming, max_receive=max_receive, owner=owner
+        )
+
+    def poke(self) -> None:
+        """The machine was given something to do."""
+        if self.machine.wants_write():
+            self._wake.set()
+        self._rearm()
+
+    def consumed(self, event: MessageReceived) -> None:
+        """The owner of a stream has taken a message: the server may send more."""
+        machine = self.machine
+        machine.consumed(event.call, event.size)
+        if machine.wants_write():
+            self._wake.set()
+
+    def close(self) -> None:
+        """End all calls, say goodbye, disconnect. Idempotent; returns before it is done."""
+        if not self._closing:
+            self._closing = True
+            self._fail(ClientError("cancelled", CLOSED_HERE))
+            if self._machine is not None:
+                self._dispatch(self._machine.close())
+            elif self._scope is not None:
+                self._scope.cancel()
+
+    # --- the connection
+
+    async def run(self) -> None:
+        """Connect and converse until either side ends it. Raises nothing but cancellation."""
+        try:
+            with anyio.CancelScope() as self._scope:
+                stream = None if self._closing else await self._connect()
+                if stream is not None:
+                    try:
+                        await self._converse(stream)
+                    finally:
+                        await anyio.aclose_forcefully(stream)
+        except Exception as error:
+            log.exception("a connection ended by a fault of the client")
+            self._fail(ClientError("internal", f"a fault of the client ({type(error).__name__}); its log has more"))
+        finally:
+            self._fail(ClientError("cancelled", CLOSED_HERE))
+            if self._machine is not None and not self._machine.closed:
+                self._dispatch(self._machine.close())
+
+    async def _connect(self) -> ByteStream | None:
+        settings = self._settings
+        stream = None
+        self._connect_until = now() + settings.connect_timeout
+        try:
+            with anyio.move_on_after(seconds(settings.connect_timeout)):
+                context = make_context(settings.credentials) if settings.tls else None
+                stream = await dial(settings.target, context, settings.server_name)
+        except ClientError as error:
+            self._fail(error)
+        except (OSError, ValueError) as error:
+            self._fail(unreachable(settings.target, f"the TLS files of the client cannot be used ({error})"))
+        else:
+            if stream is None:
+                self._fail(self.describe_silence(seconds(settings.connect_timeout)))
+        return stream
+
+    def describe_silence(self, waited: float) -> ClientError:
+        """There was no connection within this time (s)."""
+        target = self._settings.target
+        if self._machine is None:
+            remedy = "check host, port and firewall"
+            if self._settings.tls:
+                remedy += "; a server without TLS may be waiting for something else"
+            return unreachable(target, f"no connection within {waited:g} s", remedy)
+        return unreachable(target, f"no HTTP/2 answer within {waited:g} s", REMEDIES[http2.SILENT])
+
+    async def _converse(self, stream: ByteStream) -> None:
+        settings = self._settings
+        machine = self._machine = GrpcClient(
+            now(),
+            authority=settings.authority,
+            scheme="https" if settings.tls else "http",
+            user_agent=f"cronoq-trio/{__version__}",
+            max_receive=settings.max_receive,
+            ping_interval=settings.ping_interval,
+            ping_timeout=settings.ping_timeout,
+            settings_timeout=max(self._connect_until - now(), SECOND // 10),
+        )
+        self._wake.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._read, stream, machine)
+            tasks.start_soon(self._keep_time, machine)
+            with self._writing:
+                await self._write(stream, machine)
+            tasks.cancel_scope.cancel()
+
+    async def _read(self, stream: ByteStream, machine: GrpcClient) -> None:
+        why = ""
+        while not machine.closed:
+            try:
+                data = await stream.receive(READ_SIZE)
+            except anyio.EndOfStream:
+                break
+            except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+                why = _describe_break(error)
+                break
+            self._dispatch(machine.receive(data, now()))
+            while self.abandoned:
+                self.abandoned.popleft().close()
+            self._rearm()
+        self._dispatch(machine.receive_eof(now(), why))
+
+    async def _write(self, stream: ByteStream, machine: GrpcClient) -> None:
+        """Write what the machine has, until it is closed and everything is out."""
+        while True:
+            await self._wake.wait()
+            self._wake = anyio.Event()
+            while data := machine.take(WRITE_SIZE):
+                late = machine.take_events()
+                if late:
+                    self._dispatch(late)
+                self._rearm()  # streams may have been opened: from now on silence is noticed
+                try:
+                    await stream.send(data)
+                except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
+                    # What the server said before it left may still be there: the reading task ends the calls.
+                    self._broken = _describe_break(error)
+                    return await self._wait_for_reader(machine)
+            if machine.closed:
+                return None
+
+    async def _wait_for_reader(self, machine: GrpcClient) -> None:
+        with anyio.move_on_after(seconds(CLIENT_PART_TIMEOUT)):
+            while not machine.closed:
+                await self._wake.wait()
+                self._wake = anyio.Event()
+        self._dispatch(machine.receive_eof(now(), self._broken))
+
+    async def _keep_time(self, machine: GrpcClient) -> None:
+        while not machine.closed:
+            due = machine.next_timeout()
+            self._armed = NEVER if due is None else due
+            with anyio.CancelScope(deadline=seconds(self._armed)) as self._timer:
+                await anyio.sleep_forever()
+            self._dispatch(machine.handle_timer(now()))
+            if machine.wants_write():
+                self._wake.set()
+
+    def _rearm(self) -> None:
+        """Bring the alarm forward when a timeout before it was set."""
+        timer = self._timer
+        if timer is not None and self._machine is not None:
+            due = self._machine.next_timeout()
+            if due is not None and due < self._armed:
+                self._armed = due
+                timer.deadline = seconds(due)
+
+    # --- what happened
+
+    def _dispatch(self, events: list[ClientEvent]) -> None:
+        for event in events:
+            _HANDLERS[type(event)](self, event)
+        machine = self.machine
+        if machine.closed:
+            self._writing.deadline = min(self._writing.deadline, anyio.current_time() + seconds(CLIENT_PART_TIMEOUT))
+            self._wake.set()
+        elif machine.wants_write():
+            self._wake.set()
+
+    def _on_connected(self, event: Connected) -> None:
+        self.ready.set()
+
+    def _on_headers(self, event: HeadersReceived) -> None:
+        event.call.owner.on_headers(event.metadata)
+
+    def _on_message(self, event: MessageReceived) -> None:
+        event.call.owner.on_message(event)
+
+    def _on_resumed(self, event: SendingResumed) -> None:
+        event.call.owner.on_resumed()
+
+    def _on_end(self, event: CallEnded) -> None:
+        event.call.owner.on_end(event)
+
+    def _on_going_away(self, event: GoingAway) -> None:
+        if event.too_many_pings:
+            self._on_too_many_pings()
+
+    def _on_lost(self, event: ConnectionLost) -> None:
+        self._fail(unreachable(self._settings.target, event.reason, REMEDIES.get(event.reason, "")))
+
+    def _fail(self, error: ClientError) -> None:
+        """The first reason counts."""
+        if self.error is None:
+            self.error = error
+        self.ready.set()
+
+
+def _describe_break(error: Exception) -> str:
+    cause = error if isinstance(error, OSError) else error.__cause__
+    detail = f" ({cause.strerror})" if isinstance(cause, OSError) and cause.strerror else ""
+    return f"the connection to the server broke{detail}"
+
+
+_HANDLERS: dict[type, Callable[[Link, Any], None]] = {
+    Connected: Link._on_connected,
+    HeadersReceived: Link._on_headers,
+    MessageReceived: Link._on_message,
+    SendingResumed: Link._on_resumed,
+    CallEnded: Link._on_end,
+    GoingAway: Link._on_going_away,
+    ConnectionLost: Link._on_lost,
+}

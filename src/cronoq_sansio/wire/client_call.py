@@ -1,0 +1,137 @@
+"""The words of the gRPC client: a call, and the events that tell what became of it."""
+
+from collections import deque
+from typing import Any
+
+from cronoq_sansio.errors import GrpcStatus
+from cronoq_sansio.values import value
+from cronoq_sansio.wire.framing import MessageReader
+from cronoq_sansio.wire.metadata import Headers, Metadata
+
+
+class ClientCall:
+    """One call. `owner` is the caller's; the rest belongs to the machine."""
+
+    __slots__ = (
+        "credit",
+        "deadline",
+        "end_sent",
+        "ended",
+        "gzip",
+        "headers",
+        "held",
+        "initial",
+        "max_receive",
+        "messages",
+        "over",
+        "owner",
+        "partial",
+        "path",
+        "queue",
+        "reader",
+        "ready",
+        "sent",
+        "stream_id",
+        "streaming",
+        "unsent",
+    )
+
+    def __init__(
+        self, path: bytes, headers: Headers, deadline: int | None, streaming: bool, max_receive: int, owner: Any
+    ) -> None:
+        self.path = path
+        self.headers = headers
+        self.deadline = deadline
+        self.streaming = streaming
+        self.max_receive = max_receive
+        """Bound of a message; the owner may change it."""
+        self.owner = owner
+        self.stream_id = 0
+        """0 = waiting for a stream."""
+        self.over = False
+        # sending
+        self.queue: deque[bytes] = deque()
+        self.partial: bytes = b""
+        self.sent = 0
+        self.unsent = 0
+        """Bytes of messages that are not out yet."""
+        self.ended = False
+        """Nothing more will be sent."""
+        self.end_sent = False
+        self.ready = False
+        # receiving
+        self.initial: Headers | None = None
+        """Headers of the response."""
+        self.gzip = False
+        self.reader: MessageReader | None = None
+        self.messages = 0
+        self.held = 0
+        """Bytes of messages that the owner has not taken yet."""
+        self.credit = 0
+        """Bytes that came and for which the server got no new credit yet."""
+
+    @property
+    def waiting(self) -> bool:
+        """No stream yet."""
+        return not self.stream_id and not self.over
+
+
+@value
+class Connected:
+    """The server speaks HTTP/2."""
+
+
+@value
+class HeadersReceived:
+    """The server has accepted the call."""
+
+    call: ClientCall
+    metadata: Metadata
+
+
+@value
+class MessageReceived:
+    """A message, decompressed. Of a stream: tell `consumed` when it was taken."""
+
+    call: ClientCall
+    data: bytes
+    size: int
+    """For `consumed`."""
+
+
+@value
+class CallEnded:
+    """The call is over."""
+
+    call: ClientCall
+    status: GrpcStatus
+    message: str
+    metadata: Metadata
+    """Initial and trailing, in order."""
+    unprocessed: bool
+    """No server has looked at it."""
+
+
+@value
+class SendingResumed:
+    """What a stream had to send is below `limits.CLIENT_UNSENT` again."""
+
+    call: ClientCall
+
+
+@value
+class GoingAway:
+    """No new calls on this connection. `too_many_pings`: the server wants fewer of them."""
+
+    reason: str
+    too_many_pings: bool
+
+
+@value
+class ConnectionLost:
+    """The connection is over, and all its calls are."""
+
+    reason: str
+
+
+ClientEvent = Connected | HeadersReceived | MessageReceived | CallEnded | SendingResumed | GoingAway | ConnectionLost

@@ -1,0 +1,132 @@
+"""The words of the HTTP/2 client: frames, codes, events, and how a peer is told apart that is something else.
+
+RFC 9113: section 6 for frames and settings, section 7 for codes.
+"""
+
+import struct
+
+from cronoq_sansio.values import value
+from cronoq_sansio.wire.metadata import Headers
+
+PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+FRAME_HEADER = 9
+MAX_STREAM_ID = 2**31 - 1
+MAX_WINDOW = 2**31 - 1
+DEFAULT_WINDOW = 65_535
+
+#: Reasons of `Failed` that tell what the other side is, for whoever knows a remedy.
+SPEAKS_HTTP1 = "the server answers in HTTP/1, not in HTTP/2"
+SPEAKS_TLS = "the server answers in TLS"
+NOT_HTTP2 = "what answers there does not speak HTTP/2"
+SILENT = "the server accepted the connection and then sent nothing"
+PING_LOST = "the server does not answer any more (no reply to a ping)"
+
+# Section 6: frame types and flags; section 7: error codes; section 6.5.2: settings.
+DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDOW_UPDATE, CONTINUATION = range(10)
+ACK = END_STREAM = 0x1
+END_HEADERS, PADDED, WITH_PRIORITY = 0x4, 0x8, 0x20
+NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT = 0, 1, 3, 4
+FRAME_SIZE_ERROR, CANCEL, COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 6, 8, 9, 11
+TABLE_SIZE, ENABLE_PUSH, MAX_STREAMS, INITIAL_WINDOW, MAX_FRAME_SIZE, MAX_HEADER_LIST = 1, 2, 3, 4, 5, 6
+
+HEAD = struct.Struct(">BHBBL")
+SETTING = struct.Struct(">HL")
+LONG = struct.Struct(">L")
+PING_PAYLOAD = b"cronoq\0\0"
+_TLS_RECORDS = (0x15, 0x16)  #: alert and handshake
+MAX_REASON = 256  #: bytes of a GOAWAY's debug data that are kept
+
+
+@value
+class Settled:
+    """SETTINGS of the server are here: it speaks HTTP/2, and may allow more streams than before."""
+
+
+@value
+class Response:
+    """Headers of the answer, without interim (1xx) ones."""
+
+    stream_id: int
+    headers: Headers
+    ended: bool
+
+
+@value
+class Data:
+    """A DATA frame."""
+
+    stream_id: int
+    data: bytes
+    size: int
+    """What it took from the stream's window, padding included; `credit` gives it back."""
+    ended: bool
+
+
+@value
+class Trailers:
+    """Trailers: the server's side of the stream has ended."""
+
+    stream_id: int
+    headers: Headers
+
+
+@value
+class ResetByServer:
+    """The server ended the stream at once."""
+
+    stream_id: int
+    code: int
+    """Of RST_STREAM."""
+
+
+@value
+class WindowOpened:
+    """More may be sent on this stream; 0 = on all of them."""
+
+    stream_id: int
+
+
+@value
+class GoneAway:
+    """The server takes no new streams; those above `last_stream` are over, it has not looked at them."""
+
+    last_stream: int
+    code: int
+    reason: str
+
+
+@value
+class Failed:
+    """The connection is over: `closed` is True. Once only."""
+
+    reason: str
+
+
+Event = Settled | Response | Data | Trailers | ResetByServer | WindowOpened | GoneAway | Failed
+
+
+class Fault(Exception):
+    """The server broke a rule of the connection."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+def unpad(payload: bytes) -> bytes:
+    """Section 6.1: the first byte says how many bytes of padding are at the end."""
+    if not payload or payload[0] >= len(payload):
+        raise Fault(PROTOCOL_ERROR, "more padding than frame")
+    return payload[1 : len(payload) - payload[0]]
+
+
+def name_peer(first: bytes) -> str | None:
+    """What answers there, if it is not HTTP/2; None for the head of a SETTINGS frame."""
+    if first.startswith(b"HTTP/1"):
+        return SPEAKS_HTTP1
+    if len(first) > 1 and first[0] in _TLS_RECORDS and first[1] == 3:
+        return SPEAKS_TLS
+    if len(first) < FRAME_HEADER or first[3] != SETTINGS or first[4] & ACK or first[5:9] != b"\0\0\0\0":
+        return NOT_HTTP2
+    return None

@@ -1,0 +1,165 @@
+"""The tools for tests of users: handlers without a server, a server in the process, a worker that a test plays."""
+
+import anyio
+import pytest
+
+from cronoq.client import Client
+from cronoq.errors import CancelTask, ClientError, ConfigError, Permanent, Reject, Retryable
+from cronoq.testing import FakeWorker, HandlerResult, run, run_handler, serve
+from cronoq.worker import Worker
+from tests.client.stage import both, play
+
+
+async def upper(lease):
+    return lease.text().upper()
+
+
+@both
+def test_handlers_without_a_server(backend):
+    async def raises(error):
+        async def handler(lease):
+            raise error
+
+        return await run_handler(handler)
+
+    async def script():
+        result = await run_handler(upper, "hello", attempt=3)
+        assert result.ok and result.text() == "HELLO"
+        result = await run_handler(lambda lease: {"attempt": lease.attempt, "kind": lease.kind}, attempt=3, kind="k")
+        assert result.json() == {"attempt": 3, "kind": "k"}
+        assert await raises(Permanent("no")) == HandlerResult("failed", message="no", permanent=True)
+        assert await raises(Retryable("no", 2.0)) == HandlerResult("failed", message="no", retry_after=2.0)
+        assert await raises(ValueError("no")) == HandlerResult("failed", message="ValueError: no")
+        assert await raises(Reject("no")) == HandlerResult("rejected", message="no")
+        assert await raises(CancelTask("no")) == HandlerResult("cancelled", message="no")
+        with pytest.raises(SystemExit):
+            await raises(SystemExit(3))
+        with pytest.raises(ValueError, match="no output"):
+            (await raises(Permanent("no"))).json()
+
+    play(backend, script)
+
+
+@both
+def test_an_abort_of_a_handler(backend):
+    seen = []
+
+    async def handler(lease):
+        try:
+            await anyio.sleep_forever()
+        finally:
+            seen.append(lease.cancelled.is_set())
+
+    async def script():
+        assert (await run_handler(handler, abort_after=0.01)).outcome == "aborted" and seen == [True]
+        sync = await run_handler(lambda lease: lease.cancelled.wait_in_thread(5), abort_after=0.01)
+        assert sync.outcome == "aborted"
+
+    play(backend, script)
+
+
+@both
+def test_a_server_in_the_process_and_a_worker_that_the_test_plays(backend):
+    async def script():
+        async with (
+            serve(pools=["default", {"name": "small", "max": 1, "lease_ttl_s": 5}]) as server,
+            Client(server.target) as client,
+            FakeWorker(server.target, "default", slots=2) as worker,
+        ):
+            first = await client.submit("one", key="k")
+            second = await client.submit("two")
+            leases = [await worker.next(), await worker.next()]
+            assert [lease.text() for lease in leases] == ["one", "two"] and worker.running == 2
+            worker.complete(leases[0], {"done": 1})
+            worker.fail(leases[1], Permanent("broken"))
+            assert (await client.wait(first.id)).json() == {"done": 1}
+            result = await client.wait(second.id)
+            assert (result.status, result.message) == ("failed", "broken")
+            with pytest.raises(ValueError, match="not held any more"):
+                worker.complete(leases[0])
+            with pytest.raises(TimeoutError):
+                await worker.next(timeout=0.01)
+            with pytest.raises(ClientError, match="nowhere"):
+                await client.submit(pool="nowhere")
+
+    play(backend, script)
+
+
+@both
+def test_settings_that_cannot_be_used(backend):
+    async def script():
+        with pytest.raises(ConfigError, match="max"):
+            async with serve(pools=[{"name": "x", "max": -1}]):
+                pass
+
+    play(backend, script)
+
+
+def test_two_servers_side_by_side():
+    async def script():
+        async with serve() as one, serve() as two:
+            assert one.target != two.target
+            async with Client(one.target) as first, Client(two.target) as second:
+                task = await first.submit("x")
+                assert (await first.get(task.id)).status == "ready"
+                with pytest.raises(ClientError):
+                    await second.get(task.id)
+
+    play("trio", script)
+
+
+def test_a_clock_that_jumps():
+    """An hour of leases, retries and pauses in no time."""
+
+    async def handler(lease):
+        if lease.attempt < 3:
+            raise ValueError("not yet")
+        await anyio.sleep(1_000)
+        return f"attempt {lease.attempt} at {anyio.current_time() >= 3_000}"
+
+    async def main():
+        began = anyio.current_time()
+        pool = {
+            "name": "default",
+            "max": 10,
+            "lease_ttl_s": 5,
+            "retry": {"max_attempts": 3, "initial_backoff_s": 1000, "jitter": False, "max_backoff_s": 5000},
+        }
+        async with (
+            serve(pools=[pool]) as server,
+            Client(server.target) as client,
+            Worker(server.target, "default", handler),
+        ):
+            result = (await client.submit(wait=True)).result
+        assert result.text() == "attempt 3 at True"
+        return anyio.current_time() - began
+
+    assert 4_000 <= run(main) < 4_100
+
+
+def test_a_lease_expires_on_that_clock():
+    async def main():
+        pool = {"name": "default", "max": 10, "lease_ttl_s": 5, "retry": {"max_attempts": 1}}
+        async with (
+            serve(pools=[pool]) as server,
+            Client(server.target) as client,
+            FakeWorker(server.target, "default") as worker,
+        ):
+            task = await client.submit(timeout=60)
+            lease = await worker.next()
+            await lease.cancelled.wait()
+            assert 60 <= anyio.current_time() < 70
+            return (await client.wait(task.id)).status
+
+    assert run(main) == "dead_lettered"
+
+
+def test_a_graceful_stop_of_the_server():
+    async def main():
+        async with serve() as server, Worker(server.target, "default", upper) as worker:
+            server.request_stop()
+            while worker.last_shutdown is None:
+                await anyio.sleep(0.1)
+            return worker.last_shutdown
+
+    assert run(main) == "server shutting down"

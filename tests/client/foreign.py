@@ -1,7 +1,7 @@
 """A server of `cronoq.v1` on grpcio: it answers with what the test puts into `answers`, and keeps what it was asked."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,6 +9,7 @@ import grpc
 
 from cronoq._proto import cronoq_pb2 as pb
 from cronoq._proto import cronoq_pb2_grpc as stubs
+from cronoq.client import Client
 
 UNARY = (
     *("Submit", "SubmitBatch", "Cancel", "Get", "ListTasks", "Wait"),
@@ -33,6 +34,7 @@ class ForeignServer:
         self.answers: dict[str, Any] = {}
         self.asked: list[tuple[str, Any]] = []
         self.metadata: list[dict[str, Any]] = []
+        self.compression = grpc.Compression.NoCompression
         self.watchers_gone = threading.Semaphore(0)
         self._server = grpc.server(ThreadPoolExecutor(20), options=[("grpc.so_reuseport", 0)])
         methods = {name: self._unary(name) for name in UNARY}
@@ -76,6 +78,7 @@ class ForeignServer:
 
     def _unary(self, name: str) -> Any:
         def method(_self: Any, request: Any, context: grpc.ServicerContext) -> Any:
+            context.set_compression(self.compression)
             answer = self._decide(name, request, context)
             if isinstance(answer, tuple):
                 answer, metadata = answer
@@ -107,3 +110,33 @@ class ForeignServer:
                 yield pb.ServerMessage(lease=pb.Lease(lease=complete.lease, payload=complete.output))
             else:
                 yield pb.ServerMessage(registered=pb.Registered(worker_id=1, slots=request.register.slots))
+
+
+LATE = Refusal(grpc.StatusCode.DEADLINE_EXCEEDED, "the task has not ended in the time to wait")
+DOWN = Refusal(grpc.StatusCode.UNAVAILABLE, "not the leader")
+FULL = Refusal(grpc.StatusCode.RESOURCE_EXHAUSTED, "pool 'default' has 5 pending tasks")
+DONE = pb.TaskResult(id=7, status=pb.TASK_STATUS_SUCCEEDED, output=b"{}", output_available=True)
+INFO = pb.TaskInfo(
+    id=9,
+    status=pb.TASK_STATUS_RUNNING,
+    pool="p",
+    key="k",
+    kind="kind",
+    attempt=2,
+    max_attempts=3,
+    created_unix_ns=1_700_000_000_123_456_789,
+    started_unix_ns=0,
+    message="m",
+    tenant="t",
+    priority=pb.PRIORITY_LOW,
+)
+
+
+def each(run: Callable[..., Any], foreign: ForeignServer, function: Any, **options: Any) -> Any:
+    """Run `function(client)` with a client of the foreign server."""
+
+    async def main() -> Any:
+        async with Client(foreign.address, **options) as client:
+            return await function(client)
+
+    return run(main)

@@ -188,6 +188,10 @@ class Stream:
             self._news.set()
             self._room.set()
 
+    def abandon(self) -> None:
+        """`close`, from any thread and at any time: it is done when the connection hears something next."""
+        self._link.abandoned.append(self)
+
     async def _wait_news(self) -> None:
         self._news = anyio.Event()
         await self._news.wait()

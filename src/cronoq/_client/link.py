@@ -6,9 +6,10 @@ never revived; who needs another one makes another `Link`.
 """
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio import CancelScope
@@ -34,6 +35,9 @@ from cronoq_sansio.wire.client_call import (
 )
 from cronoq_sansio.wire.grpc_client import GrpcClient
 from cronoq_sansio.wire.metadata import Headers, Metadata
+
+if TYPE_CHECKING:
+    from cronoq._client.calls import Stream
 
 log = logging.getLogger("cronoq.client")
 
@@ -86,6 +90,8 @@ class Link:
         """Set when the server has shown that it speaks HTTP/2, or when there is an `error`."""
         self.error: ClientError | None = None
         """Why there is no connection (any more)."""
+        self.abandoned: deque[Stream] = deque()
+        """Streams whose owners were collected, to be closed."""
         self._settings = settings
         self._on_too_many_pings = on_too_many_pings
         self._machine: GrpcClient | None = None
@@ -227,6 +233,8 @@ class Link:
                 why = _describe_break(error)
                 break
             self._dispatch(machine.receive(data, now()))
+            while self.abandoned:
+                self.abandoned.popleft().close()
             self._rearm()
         self._dispatch(machine.receive_eof(now(), why))
 

@@ -1,6 +1,5 @@
 """A watch: a stream of events that can be entered, so that one knows when the server has subscribed."""
 
-from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self
 
@@ -14,8 +13,8 @@ from cronoq_sansio.wire import pb
 class Watch:
     """Made by `Client.watch`. Iterating yields `Event`s until the server ends the stream; its errors raise.
 
-    Either `async with` it and iterate inside, or iterate at once; then leaving the loop ends the call as soon as the
-    iterator is collected, or at `aclose`. `ClientError` `data_loss`: this side read too slowly, events are missing.
+    Either `async with` it and iterate inside, or iterate at once; then the call ends at `aclose`, or once the iterator
+    is collected. `ClientError` `data_loss`: this side read too slowly, events are missing.
     """
 
     def __init__(self, channel: Channel, request: pb.WatchRequest, timeout: float | None) -> None:
@@ -23,7 +22,7 @@ class Watch:
         self._request = request
         self._timeout = timeout
         self._stream: Stream | None = None
-        self._events = self._iterate()
+        self._over = False
 
     async def __aenter__(self) -> Self:
         await self._subscribe()
@@ -32,30 +31,40 @@ class Watch:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._stream is not None:
-            self._stream.close()
+        self._close()
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Event:
-        return await self._events.__anext__()
+        if self._over:
+            raise StopAsyncIteration
+        stream = await self._subscribe()
+        try:
+            message = await stream.receive()
+        except BaseException:
+            self._close()
+            raise
+        if message is None:
+            self._close()
+            raise StopAsyncIteration
+        return read_event(message)
 
     async def aclose(self) -> None:
         """End the call. Idempotent."""
-        await self._events.aclose()
-        if self._stream is not None:
-            self._stream.close()
+        self._close()
+
+    def __del__(self) -> None:
+        # The collector may run anywhere, so the connection does the rest when it is awake.
+        if self._stream is not None and not self._over:
+            self._stream.abandon()
 
     async def _subscribe(self) -> Stream:
         if self._stream is None:
             self._stream = await self._channel.open_stream(methods.WATCH, self._request, timeout=self._timeout)
         return self._stream
 
-    async def _iterate(self) -> AsyncGenerator[Event, None]:
-        stream = await self._subscribe()
-        try:
-            while (message := await stream.receive()) is not None:
-                yield read_event(message)
-        finally:
-            stream.close()
+    def _close(self) -> None:
+        self._over = True
+        if self._stream is not None:
+            self._stream.close()

@@ -10,7 +10,6 @@ from cyclopts import Parameter
 
 from cronoq._cli.failures import usage
 
-
 MAX_ID = 2**64 - 1
 MAX_INPUT = 64 << 20
 """Bytes read from a file or stdin; four times what a server takes by default, so that it can say its own limit."""

@@ -1,5 +1,8 @@
-"""The JSON form of what calls return (server.md sections 2 and 12): ids and nanoseconds are decimal strings, because
-many readers of JSON keep 53 bits of a number; what is not known is left out."""
+"""The JSON form of what calls return (server.md sections 2 and 12).
+
+Ids and nanoseconds are decimal strings, because many readers of JSON keep 53 bits of a number; what is not known is
+left out.
+"""
 
 import base64
 import json

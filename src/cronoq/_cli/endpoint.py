@@ -2,9 +2,10 @@
 
 import os
 import re
+import sys
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 from cyclopts import Parameter
 
@@ -139,9 +140,14 @@ def _read_token(path: str) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _show_warning(message: Warning | str, *_where: Any) -> None:
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
     """A sentence on stderr instead of a place in the code."""
-    import sys
-
     text = str(message).replace("use TLS (https://… or tls=True)", "use TLS: --server https://…")
     print(f"Warning: {text}", file=sys.stderr)

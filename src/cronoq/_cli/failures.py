@@ -47,11 +47,16 @@ def usage(text: str) -> NoReturn:
     raise CommandFailure(text, USAGE)
 
 
-def explain(error: ClientError) -> CommandFailure:
-    """What a failed call means here."""
-    text = error.message or "the server gave no reason"
+def spoken(text: str) -> str:
+    """What the client says, in words of the command line."""
     for said, ours in _WORDS:
         text = text.replace(said, ours)
+    return text
+
+
+def explain(error: ClientError) -> CommandFailure:
+    """What a failed call means here."""
+    text = spoken(error.message) or "the server gave no reason"
     match error.code:
         case "unavailable":
             return CommandFailure(f"{error.code}: {text}", UNREACHABLE)

@@ -12,12 +12,15 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, UnusedCliTokensError
 
 from cronoq import __version__
+from cronoq._cli.completion import completion
 from cronoq._cli.contract import print_proto
+from cronoq._cli.demo import demo
 from cronoq._cli.failures import CLOSED_PIPE, DONE, FAILED, INTERRUPTED, PROGRAM, USAGE, CommandFailure
 from cronoq._cli.listing import list_tasks, snapshot, workers
-from cronoq._cli.serving import check, serve
+from cronoq._cli.serving import check, init, serve
 from cronoq._cli.tasks import cancel, get, submit, wait
 from cronoq._cli.watching import watch
+from cronoq._cli.working import worker
 from cronoq.errors import CronoqError
 
 app = App(
@@ -31,6 +34,7 @@ app = App(
 )
 app.command(serve)
 app.command(check)
+app.command(init)
 app.command(submit)
 app.command(get)
 app.command(wait)
@@ -39,7 +43,10 @@ app.command(list_tasks, name="list")
 app.command(cancel)
 app.command(workers)
 app.command(snapshot)
+app.command(worker)
+app.command(demo)
 app.command(print_proto, name="print-proto")
+app.command(completion)
 
 #: Options that may stand before the command too, and whether a value follows.
 GLOBAL_OPTIONS = {

@@ -31,7 +31,7 @@ _STYLES = {
 
 
 def escape(text: str, keep: str = "") -> str:
-    """Control characters, those that turn the direction of writing, and lone surrogates as `\\u{…}`; not `keep`."""
+    r"""Control characters, those that turn the direction of writing, and lone surrogates as `\u{…}`; not `keep`."""
     if text.isascii() and text.isprintable():
         return text
     return "".join(f"\\u{{{ord(c):x}}}" if _is_active(c) and c not in keep else c for c in text)
@@ -39,13 +39,7 @@ def escape(text: str, keep: str = "") -> str:
 
 def _is_active(character: str) -> bool:
     code = ord(character)
-    return (
-        code < 0x20
-        or 0x7F <= code < 0xA0
-        or 0xD800 <= code < 0xE000
-        or character in _BIDI
-        or character in _BREAKS
-    )
+    return code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or character in _BIDI or character in _BREAKS
 
 
 def moment(nanoseconds: int | None) -> str:
@@ -152,7 +146,9 @@ class Table:
         from rich.table import Table as RichTable
         from rich.text import Text
 
-        table = RichTable(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=not self._headed)
+        table = RichTable(
+            box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold", show_header=not self._headed
+        )
         for column, width in zip(self._columns, self._widths, strict=True):
             table.add_column(
                 column,

@@ -25,5 +25,5 @@ def run(work: Callable[[], Awaitable[T]]) -> T:
 
 def timed_out(endpoint: Endpoint, error: TimeoutError, waited: str = "") -> CommandFailure:
     """The time is up. `waited`: what for, and what becomes of it; else the server did not answer a call."""
-    text = waited or f"{endpoint.address}: {error or 'no answer in time'}; is the server overloaded or halted?"
+    text = waited or f"{endpoint.address}: {str(error) or 'no answer in time'}; is the server overloaded or halted?"
     return CommandFailure(f"deadline_exceeded: {text}", TIMED_OUT)

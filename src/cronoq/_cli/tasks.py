@@ -327,7 +327,9 @@ async def _wait_shown(client: "Client", reference: int | str, limit: float | Non
                 except (ClientError, TimeoutError):  # the wait itself says what is wrong
                     continue
                 waited = int(anyio.current_time() - began)
-                line.update(f"task {info.id} is {info.status}, attempt {info.attempt}; {waited} s, Ctrl-C stops waiting")
+                line.update(
+                    f"task {info.id} is {info.status}, attempt {info.attempt}; {waited} s, Ctrl-C stops waiting"
+                )
     if failures:
         raise failures[0]
     return results[0]

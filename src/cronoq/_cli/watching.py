@@ -43,7 +43,7 @@ def watch(
     """
     ids = [task_id(text, "--id", "; for the key of a task use --key") for text in id or ()]
     client = endpoint.client()
-    show = _json_line if json else _text_line
+    show = json_line if json else text_line
 
     async def work() -> None:
         from cronoq._cli.printing import note
@@ -65,13 +65,15 @@ def watch(
     return DONE
 
 
-def _json_line(event: "Event") -> str:
+def json_line(event: "Event") -> str:
+    """One JSON object."""
     from cronoq._cli.documents import event_document
 
     return json_module.dumps(event_document(event)) + "\n"
 
 
-def _text_line(event: "Event") -> str:
+def text_line(event: "Event") -> str:
+    """Time, status, id and what else is known."""
     from cronoq._cli.printing import escape, is_terminal, moment, status_style
 
     status = f"{event.status:<13}"

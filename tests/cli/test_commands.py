@@ -107,7 +107,7 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, run):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cronoq.config.load", interrupted)
-    assert run("check") == (1, "", "")
+    assert run("check") == (130, "", "")
 
 
 # --- check
@@ -258,4 +258,4 @@ def test_a_reader_that_stops_early_sees_no_complaint():
         )
     finally:
         os.close(write_end)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")

@@ -93,12 +93,12 @@ def payload(text: str | None, file: str | None, data: str | None) -> tuple[Any, 
     given = [name for name, value in (("PAYLOAD", text), ("--file", file), ("--data", data)) if value is not None]
     if len(given) > 1:
         usage(f"{' and '.join(given)}: only one of them can be the payload")
+    if file == "-":
+        return _bounded("stdin", sys.stdin.buffer.read(MAX_INPUT + 1)), None
     if file is not None:
         return _read_file(file), None
     if data is not None:
         return _json_bytes(data), "application/json"
-    if text == "-":
-        return _bounded("-", sys.stdin.buffer.read(MAX_INPUT + 1)), None
     if text is not None:
         try:
             text.encode()

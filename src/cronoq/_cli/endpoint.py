@@ -4,8 +4,10 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, TextIO
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
@@ -14,7 +16,7 @@ from cronoq._cli.failures import usage
 if TYPE_CHECKING:
     from cronoq.client import Client, PemPaths
 
-DEFAULT_SERVER = "http://127.0.0.1:7070"
+DEFAULT_SERVER = "127.0.0.1:7070"
 SERVER_VARIABLE = "CRONOQ_SERVER"
 TOKEN_VARIABLE = "CRONOQ_TOKEN"
 MAX_TOKEN_FILE = 65_536
@@ -62,7 +64,9 @@ class Endpoint:
         """A client that is not connected yet."""
         from cronoq.client import Client
 
-        return Client(self.target, **self.arguments())
+        arguments = self.arguments()
+        with told_warnings():
+            return Client(self.target, **arguments)
 
     def arguments(self) -> dict[str, Any]:
         """What `Client` and `Worker` take beside the target. All of it was looked at: nothing fails later."""
@@ -81,7 +85,6 @@ class Endpoint:
             if not re.fullmatch(r"[A-Za-z0-9.:-]+", self.tls_domain):
                 usage(f"--tls-domain: {self.tls_domain!r} is not the name of a host")
             options.append(("grpc.ssl_target_name_override", self.tls_domain))
-        warnings.showwarning = _show_warning
         return {
             "token": self._token(),
             "tls": asked or bool(secure),
@@ -140,14 +143,12 @@ def _read_token(path: str) -> str:
     return content.decode("utf-8", "replace")
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
-    """A sentence on stderr instead of a place in the code."""
-    text = str(message).replace("use TLS (https://… or tls=True)", "use TLS: --server https://…")
-    print(f"Warning: {text}", file=sys.stderr)
+@contextmanager
+def told_warnings() -> Iterator[None]:
+    """What is warned of in the block, as sentences on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for warning in caught:
+        text = str(warning.message).replace("use TLS (https://… or tls=True)", "use TLS: --server https://…")
+        print(f"Warning: {text}", file=sys.stderr)

@@ -95,7 +95,22 @@ def _in_order(tokens: list[str]) -> list[str]:
     while at < len(tokens) and tokens[at].partition("=")[0] in GLOBAL_OPTIONS:
         name, equals, _ = tokens[at].partition("=")
         at += 2 if GLOBAL_OPTIONS[name] and not equals else 1
-    return tokens[at : at + 1] + tokens[:at] + tokens[at + 1 :]
+    return tokens[at : at + 1] + tokens[:at] + _stdin(tokens[at : at + 1], tokens[at + 1 :])
+
+
+def _stdin(command: list[str], tokens: list[str]) -> list[str]:
+    """`submit -` and `submit --file -` as `--file=-`: the parser takes a lone `-` for an option without a name."""
+    found: list[str] = []
+    for at, token in enumerate(tokens):
+        if token == "--" or command != ["submit"]:
+            return found + tokens[at:]
+        if token != "-":
+            found.append(token)
+            continue
+        if found[-1:] == ["--file"]:
+            found.pop()
+        found.append("--file=-")
+    return found
 
 
 def _never_fail_to_encode() -> None:

@@ -50,9 +50,9 @@ def submit(
     Parameters
     ----------
     payload:
-        The payload as text; `-` reads bytes from stdin. None of the three: an empty payload.
+        The payload as text; a lone `-` reads bytes from stdin. None of the three: an empty payload.
     file:
-        A file whose bytes are the payload.
+        A file whose bytes are the payload; `-` is stdin.
     data:
         The payload as JSON, which is checked.
     content_type:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 
 from cronoq._cli import arguments
 from cronoq._cli.arguments import Text, Texts
-from cronoq._cli.endpoint import Endpoint
+from cronoq._cli.endpoint import Endpoint, told_warnings
 from cronoq._cli.failures import DONE, INTERRUPTED, explain, spoken, usage
 
 if TYPE_CHECKING:
@@ -72,7 +72,8 @@ def worker(
     found = load(handlers)
     _log_to_stderr()
     try:
-        made = _make(found, handlers, endpoint.target, pool, connection)
+        with told_warnings():
+            made = _make(found, handlers, endpoint.target, pool, connection)
     except (TypeError, ValueError) as error:
         usage(f"{handlers}: {error}")
     return _serve(made, loop, endpoint)
@@ -135,14 +136,15 @@ def _log_to_stderr() -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_Formatter("%(asctime)s %(levelname)s %(message)s", datefmt="%Y-%m-%dT%H:%M:%SZ"))
     root = logging.getLogger()
-    root.addHandler(handler)
+    if not root.handlers:  # else the module has set up its own log
+        root.addHandler(handler)
     root.setLevel("DEBUG" if "debug" in os.environ.get("CRONOQ_LOG", "").lower() else "INFO")
 
 
 class _Formatter(logging.Formatter):
     """UTC, in the words of the command line, harmless to a terminal; tracebacks only of handlers."""
 
-    converter = staticmethod(time.gmtime)  # type: ignore[assignment] - how logging itself sets it
+    converter = staticmethod(time.gmtime)  # type: ignore[assignment]
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         from cronoq._cli.printing import escape

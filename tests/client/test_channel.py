@@ -167,7 +167,8 @@ def test_an_answer_above_the_limit(run: Run) -> None:
             with pytest.raises(ClientError) as caught:
                 await client.get(1)
             assert caught.value.code == "resource_exhausted"
-            assert "5001 bytes is above the limit of 5000" in caught.value.message
+            assert f"{address} sent what is not accepted here" in caught.value.message
+            assert "5001 bytes is above the limit of 5000 (grpc.max_receive_message_length)" in caught.value.message
             with pytest.raises(ClientError, match=r"above the limit of 100 \(grpc\.max_send_message_length"):
                 await client.submit(bytes(101))
 

@@ -210,7 +210,7 @@ ENDS: dict[str, tuple[bytes, GrpcStatus, str]] = {
     "a message above the limit": (
         headers(1) + data(1, b"\0" + (100_001).to_bytes(4, "big")),
         GrpcStatus.RESOURCE_EXHAUSTED,
-        "message of 100001 bytes is above the limit of 100000 (max_receive_bytes)",
+        "message of 100001 bytes is above the limit of 100000 (grpc.max_receive_message_length)",
     ),
     "a compressed message that was not announced": (
         headers(1) + data(1, message(gzip.compress(b"x"), 1)),
@@ -416,7 +416,7 @@ def test_a_farewell_sorts_the_calls() -> None:
     client.take(1 << 20)
     goaway = raw.frame(raw.GOAWAY, 0, 0, struct.pack(">LL", 1, 0) + b"bye")
     events = client.receive(goaway, START)
-    assert events[0] == GoingAway("the server closes the connection (bye)", too_many_pings=False)
+    assert events[0] == GoingAway("localhost:7070: the server closes the connection (bye)", too_many_pings=False)
     for call in (late, waiting):
         end = end_of(events, call)
         assert end.status is GrpcStatus.UNAVAILABLE and end.unprocessed and "closes the connection" in end.message
@@ -431,7 +431,7 @@ def test_a_server_that_wants_fewer_pings_is_heard() -> None:
     client.take(1 << 20)
     goaway = raw.frame(raw.GOAWAY, 0, 0, struct.pack(">LL", 0, 11) + b"too_many_pings")
     assert client.receive(goaway, START)[0] == GoingAway(
-        "the server closes the connection (ENHANCE_YOUR_CALM: too_many_pings)", too_many_pings=True
+        "localhost:7070: the server closes the connection (ENHANCE_YOUR_CALM: too_many_pings)", too_many_pings=True
     )
 
 
@@ -460,6 +460,7 @@ def test_when_the_connection_is_lost_every_call_ends(how: str, reason: str) -> N
     assert isinstance(lost, ConnectionLost) and lost.reason.lower().startswith(reason.lower())
     assert (end_of(events, first).unprocessed, end_of(events, waiting).unprocessed) == (False, True)
     assert end_of(events, first).status is GrpcStatus.UNAVAILABLE
+    assert end_of(events, first).message == end_of(events, waiting).message == f"localhost:7070: {lost.reason}"
     assert client.closed and not client.usable and client.next_timeout() is None
     assert client.receive_eof(START) == []
 

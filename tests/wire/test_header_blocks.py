@@ -43,6 +43,16 @@ def test_a_table_that_moves_without_changing_its_length_is_noticed() -> None:
         assert reader.read(encoder.encode(fields)) == fields
 
 
+def test_a_size_that_is_told_twice_is_announced_once() -> None:
+    writer, decoder = BlockWriter(Encoder()), Decoder()
+    for size in (60, 60):
+        writer.resize(size)
+    fields = ((b"x", b"y"),)
+    for _ in range(2):
+        assert decoder.decode(writer.write(fields, []), raw=True) == list(fields)
+    assert decoder.header_table_size == 60
+
+
 def test_blocks_are_kept_and_few() -> None:
     writer = BlockWriter(Encoder())
     fields = ((b":method", b"POST"),)

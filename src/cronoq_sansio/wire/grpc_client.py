@@ -47,7 +47,7 @@ from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.http2_client import Http2Client
 from cronoq_sansio.wire.metadata import Headers, Metadata, encode_timeout, response_metadata
 
-SETTING = "max_receive_bytes"
+SETTING = "grpc.max_receive_message_length"
 _CANCEL = 8
 _CREDIT_STEP = fixed.INITIAL_WINDOW // 2
 _MIN_STALE = 64
@@ -75,6 +75,7 @@ class GrpcClient:
             ping_interval=ping_interval, ping_timeout=ping_timeout, settings_timeout=settings_timeout, now=now
         )
         self._now = now
+        self._authority = authority
         self._max_receive = max_receive
         self._leading = ((b":method", b"POST"), (b":scheme", scheme.encode()))
         self._following = (
@@ -208,7 +209,9 @@ class GrpcClient:
             return
         fault = check_response(fields)
         if fault is not None:
-            self._end(call, *fault, events)
+            status, text = fault
+            remedy = "is another service at this port, or a proxy in between?"
+            self._end(call, status, f"{self._authority}: {text}; {remedy}", events)
             return
         if event.ended:
             self._end(call, GrpcStatus.UNKNOWN, NO_STATUS, events)
@@ -248,7 +251,7 @@ class GrpcClient:
         for message in reader.feed(data):
             if isinstance(message, Rejection):
                 status = GrpcStatus.RESOURCE_EXHAUSTED if message.code is Code.TOO_LARGE else GrpcStatus.INTERNAL
-                self._end(call, status, f"from the server: {message.message}", events)
+                self._end(call, status, f"{self._authority} sent what is not accepted here: {message.message}", events)
                 return
             self._receive_message(call, message, len(message) + PREFIX_SIZE, events)
             if call.over:
@@ -309,7 +312,7 @@ class GrpcClient:
             self._schedule(call)
 
     def _on_gone_away(self, event: http2.GoneAway, events: list[ClientEvent]) -> None:
-        self._leaving = describe_goaway(event.code, event.reason)
+        self._leaving = f"{self._authority}: {describe_goaway(event.code, event.reason)}"
         too_many_pings = event.reason == "too_many_pings"
         events.append(GoingAway(self._leaving, too_many_pings))
         for stream_id in [stream_id for stream_id in self._calls if stream_id > event.last_stream]:
@@ -317,7 +320,7 @@ class GrpcClient:
         self._end_waiting(GrpcStatus.UNAVAILABLE, self._leaving, events)
 
     def _on_failed(self, event: http2.Failed, events: list[ClientEvent]) -> None:
-        self._end_all(GrpcStatus.UNAVAILABLE, event.reason, events)
+        self._end_all(GrpcStatus.UNAVAILABLE, f"{self._authority}: {event.reason}", events)
         events.append(ConnectionLost(event.reason))
 
     # --- out

@@ -23,6 +23,8 @@ class BlockWriter:
     def resize(self, size: int) -> None:
         """The peer's SETTINGS_HEADER_TABLE_SIZE, or less."""
         encoder = self._encoder
+        if size == encoder.header_table_size:
+            return  # hpack would forget an announcement that is still due
         encoder.header_table_size = size
         # Only the smallest and the last size need to be told (section 4.2); hpack would keep every one.
         changes = encoder.table_size_changes

@@ -4,6 +4,7 @@ The exit codes are those of `failures`. Every error is a sentence on stderr that
 shown only when `CRONOQ_LOG=debug` asks for it.
 """
 
+import errno
 import os
 import sys
 import traceback
@@ -48,6 +49,8 @@ app.command(demo)
 app.command(print_proto, name="print-proto")
 app.command(completion)
 
+#: What writing to stdout may meet: a full disk, a terminal that is gone.
+OUTPUT_TROUBLE = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)
 #: Options that may stand before the command too, and whether a value follows.
 GLOBAL_OPTIONS = {
     "--server": True,
@@ -78,15 +81,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except CronoqError as error:
         return _fail(str(error), FAILED)
     except BrokenPipeError:
-        # The reader of a pipe has seen enough. Without this the interpreter complains again while it ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader of a pipe has seen enough
         return CLOSED_PIPE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except OSError as error:
+        if error.errno not in OUTPUT_TROUBLE or error.filename is not None:
+            return _fault(error)
+        _drop_output()
+        return _fail(f"the output cannot be written: {error.strerror}", FAILED)
     except Exception as error:
-        if "debug" in os.environ.get("CRONOQ_LOG", "").lower():
-            traceback.print_exc()
-        return _fail(f"a fault of the program: {error!r}; CRONOQ_LOG=debug shows where", FAILED)
+        return _fault(error)
+
+
+def _fault(error: Exception) -> int:
+    """A fault of ours: no traceback unless it is asked for."""
+    if "debug" in os.environ.get("CRONOQ_LOG", "").lower():
+        traceback.print_exc()
+    return _fail(f"a fault of the program: {error!r}; CRONOQ_LOG=debug shows where", FAILED)
 
 
 def _in_order(tokens: list[str]) -> list[str]:
@@ -113,8 +125,17 @@ def _stdin(command: list[str], tokens: list[str]) -> list[str]:
     return found
 
 
+def _drop_output() -> None:
+    """What is still buffered goes nowhere; without this the interpreter complains of it again while it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _never_fail_to_encode() -> None:
-    """A terminal that is not UTF-8 gets escapes for what it cannot show, and no error."""
+    """A terminal that is not UTF-8 gets escapes for what it cannot show, and no error; closed streams take anything."""
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - as long as the process lives
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

@@ -3,20 +3,20 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from cronoq._cli import arguments
-from cronoq._cli.arguments import Flag, Json, Priority, Seconds, Text, Texts
+from cronoq._cli.arguments import Flag, Json, Seconds, Text
 from cronoq._cli.endpoint import Endpoint
 from cronoq._cli.failures import DONE, FAILED, usage
 from cronoq._cli.running import run, timed_out
+from cronoq._cli.task_options import TaskOptions
 
 if TYPE_CHECKING:
     from cronoq.client import Client, Result, Submitted, TaskInfo
 
 HERE = Endpoint()
+PLAIN = TaskOptions()
 POLL = 1.0
 """Seconds between two looks at a task that somebody waits for at a terminal."""
 
@@ -25,21 +25,7 @@ def submit(
     payload: Text = None,
     /,
     *,
-    file: Text = None,
-    data: Text = None,
-    content_type: Text = None,
-    pool: Text = None,
-    kind: Text = None,
-    key: Text = None,
-    priority: Annotated[Priority | None, Parameter(show_default=False)] = None,
-    tenant: Text = None,
-    label: Texts = None,
-    tag: Texts = None,
-    resource: Texts = None,
-    after: Texts = None,
-    start_in: Seconds = None,
-    deadline_in: Seconds = None,
-    timeout_s: Seconds = None,
+    task: TaskOptions = PLAIN,
     wait: Flag = False,
     wait_timeout: Seconds = None,
     json: Json = False,
@@ -50,37 +36,7 @@ def submit(
     Parameters
     ----------
     payload:
-        The payload as text; a lone `-` reads bytes from stdin. None of the three: an empty payload.
-    file:
-        A file whose bytes are the payload; `-` is stdin.
-    data:
-        The payload as JSON, which is checked.
-    content_type:
-        Content type of the payload, instead of the one of the form it is given in.
-    pool:
-        The pool; without it the one named `default`.
-    kind:
-        What kind of task it is: workers choose their handler by it.
-    key:
-        Name of the task, unique while it is remembered: submitting the same key again finds the first task.
-    priority:
-        `critical`, `high`, `normal` (without it) or `low`.
-    tenant:
-        For whom it is done.
-    label:
-        NAME=VALUE that the worker must have; may be repeated.
-    tag:
-        NAME=VALUE that travels with the task; may be repeated.
-    resource:
-        NAME=UNITS that the task needs; may be repeated.
-    after:
-        Run only after this task has succeeded: an id, or a key; may be repeated.
-    start_in:
-        Start in so many seconds.
-    deadline_in:
-        Seconds from now in which it should be done.
-    timeout_s:
-        Seconds that one attempt may take.
+        The payload as text; a lone `-` reads bytes from stdin. Without it, --file and --data the payload is empty.
     wait:
         Wait until the task has ended.
     wait_timeout:
@@ -91,35 +47,9 @@ def submit(
     if wait_timeout is not None and not wait:
         usage("--wait-timeout is of use only with --wait")
     limit = arguments.time_limit("--wait-timeout", wait_timeout)
-    content, derived = arguments.payload(payload, file, data)
-    options: dict[str, Any] = {
-        "content_type": content_type or derived,
-        "pool": pool,
-        "kind": kind,
-        "key": key,
-        "priority": priority,
-        "tenant": tenant,
-        "labels": arguments.named_values("--label", label),
-        "tags": arguments.named_values("--tag", tag),
-        "resources": arguments.amounts("--resource", resource),
-        "after": [arguments.any_reference(reference) for reference in after or ()],
-        "start_in": start_in,
-        "deadline_in": deadline_in,
-        "timeout": timeout_s,
-    }
+    content, options = task.described(payload)
     client = endpoint.client()
-    _check_options(content, options)
     return run(lambda: _Submission(endpoint, client, json).run(content, options, wait, limit))
-
-
-def _check_options(content: Any, options: dict[str, Any]) -> None:
-    """What cannot be sent at all is an error of the command line."""
-    from cronoq.client import task
-
-    try:
-        task(content, **options)
-    except (TypeError, ValueError) as error:
-        usage(str(error))
 
 
 class _Submission:

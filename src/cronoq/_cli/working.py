@@ -144,7 +144,7 @@ def _log_to_stderr() -> None:
 class _Formatter(logging.Formatter):
     """UTC, in the words of the command line, harmless to a terminal; tracebacks only of handlers."""
 
-    converter = staticmethod(time.gmtime)  # type: ignore[assignment]
+    converter = staticmethod(time.gmtime)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         from cronoq._cli.printing import escape

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from cronoq._cli.main import main
+from tests.acceptance.server import Server
+from tests.cli.conftest import Cli
 
 CALLS = (
     ("submit", "x"),
@@ -194,3 +196,34 @@ def test_a_token_that_cannot_be_sent(run, tmp_path, content):
     (tmp_path / "token").write_bytes(content)
     code, out, err = run("snapshot", "--token-file", "token")
     assert (code, out) == (2, "") and "token" in err and err.count("\n") == 1
+
+
+@pytest.mark.realtime
+def test_tokens_and_tls(place, tmp_path):
+    """The options of the connection, against a server that asks for all of them."""
+    certificates = pytest.importorskip("trustme")
+    authority = certificates.CA()
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    own = authority.issue_cert("127.0.0.1", "tasks.example.org")
+    own.private_key_pem.write_to_path(tmp_path / "key.pem")
+    (tmp_path / "cert.pem").write_bytes(b"".join(part.bytes() for part in own.cert_chain_pems))
+    (tmp_path / "token").write_text("  the-token-of-this-test\n")
+    tables = (
+        f'[server.tls]\ncert = "{tmp_path}/cert.pem"\nkey = "{tmp_path}/key.pem"\n'
+        '[[auth.tokens]]\ntoken = "the-token-of-this-test"\nrole = "client"\n[[pools]]\nname = "default"\n'
+    )
+    with Server(tmp_path, pools=tables) as server:
+        cli = Cli(tmp_path, CRONOQ_SERVER=f"https://{server.address}")
+        trusted = ("--tls-ca", "ca.pem")
+        assert cli("submit", "x", *trusted, "--token-file", "token").code == 0
+        assert cli("submit", "x", *trusted, CRONOQ_TOKEN=" the-token-of-this-test ").code == 0
+        assert cli("submit", "x", *trusted, "--tls-domain", "tasks.example.org", "--token-file", "token").code == 0
+        refused = cli("submit", "x", *trusted)
+        assert refused.code == 3 and refused.err.startswith("Error: unauthenticated: ")
+        assert "--token-file" in refused.err
+        refused = cli("workers", *trusted, "--token-file", "token")
+        assert refused.code == 3 and refused.err.startswith("Error: permission_denied: ")
+        stranger = cli("get", "1")
+        assert stranger.code == 4 and "--tls-ca" in stranger.err
+        clear = cli("get", "1", "--server", server.address)
+        assert clear.code == 4 and "https://" in clear.err

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CONFIGURATION = """\
 [server]
 grpc_addr = "127.0.0.1:0"
+http_addr = "127.0.0.1:0"
 shutdown_grace_s = 1
 [store]
 kind = "sqlite"

@@ -27,6 +27,10 @@ _WORDS = (
         f"start it with `{PROGRAM} serve`, or name another with --server or CRONOQ_SERVER",
     ),
     ("use TLS: https://… as the target, or tls=True", "it needs TLS: --server https://…"),
+    (
+        "closed the connection before it said anything",
+        "closed the connection before it said anything; if it speaks TLS, say --server https://…",
+    ),
     ("leave out tls=True, credentials and https://", "leave out https:// and the --tls options"),
     ("then use tls=True", "then say --server https://…"),
     ("give its root with credentials=PemPaths(ca=…)", "name the file of its root with --tls-ca"),
@@ -61,7 +65,7 @@ def explain(error: ClientError) -> CommandFailure:
         case "unavailable":
             return CommandFailure(f"{error.code}: {text}", UNREACHABLE)
         case "unauthenticated":
-            text += "; give a token with --token-file or CRONOQ_TOKEN"
+            text += " (--token-file, or the variable CRONOQ_TOKEN)"
         case "data_loss":
             text += "; the events were not read fast enough, some are missing"
     return CommandFailure(f"{error.code}: {text}", REFUSED)

@@ -107,7 +107,7 @@ def test_an_interrupt_ends_without_a_traceback(monkeypatch, run):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("cronoq.config.load", interrupted)
-    assert run("check") == (1, "", "")
+    assert run("check") == (130, "", "")
 
 
 # --- check
@@ -268,4 +268,26 @@ def test_a_reader_that_stops_early_sees_no_complaint():
         )
     finally:
         os.close(write_end)
-    assert (done.returncode, done.stderr) == (1, "")
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="helper missing: /dev/full")
+def test_a_full_disk_is_one_sentence():
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "cronoq", "print-proto"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="shells of POSIX")
+@pytest.mark.parametrize(("redirect", "code"), [(">&-", 0), ("2>&-", 0), ("<&- >&- 2>&-", 0)])
+def test_streams_that_are_closed_are_no_fault(redirect, code):
+    command = f"{sys.executable} -m cronoq print-proto {redirect}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, "")

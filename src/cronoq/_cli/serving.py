@@ -1,4 +1,4 @@
-"""`serve` runs the server, `check` says beforehand whether it would start."""
+"""`serve` runs the server, `check` says beforehand whether it would start, `init` writes a configuration for it."""
 
 import os
 import sys
@@ -6,7 +6,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from cronoq._cli.failures import DONE, usage
 from cronoq.errors import ConfigError
+
+FILE = "cronoq.toml"
+"""Where `serve` looks for its configuration."""
 
 Config = Annotated[str | None, Parameter(name=["--config", "-c"], negative="")]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
@@ -58,3 +62,25 @@ def check(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag
         raise ConfigError(tuple(f"{loaded.source}: {problem}" for problem in prediction.problems))
     print("valid")
     return 0
+
+
+def init(path: str = FILE, /) -> int:
+    """Write a commented configuration file to begin with; it is never written over one that exists.
+
+    Parameters
+    ----------
+    path:
+        Where to; without it ./cronoq.toml, where `serve` looks for it.
+    """
+    from cronoq._cli.sample import sample
+
+    try:
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(sample())
+    except FileExistsError:
+        usage(f"{path} exists already; name another file, or remove it first")
+    except (OSError, ValueError) as error:
+        usage(f"{path}: cannot be written: {getattr(error, 'strerror', None) or error}")
+    serve = "cronoq-trio serve" if os.path.normpath(path) == FILE else f"cronoq-trio serve --config {path}"
+    print(f"wrote {path}; start the server with `{serve}`")
+    return DONE

@@ -1,0 +1,108 @@
+"""A configuration to begin with: everything there is, explained, with the defaults as comments."""
+
+import textwrap
+from typing import Any
+
+from cronoq.config import DEFAULT_DATABASE
+from cronoq_sansio import settings_table
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.settings import DEFAULT_RETRY, LimitSettings
+from cronoq_sansio.settings_check import allowed, format_address
+from cronoq_sansio.settings_table import RETRY, TABLES, Key, Kind, Table
+
+WIDTH = 110
+HEAD = """\
+# Configuration of a cronoq-trio server. Lines that begin with `#` and a key show the default, or an example where
+# there is none; remove the `#` to change them. `cronoq-trio check` says whether the server would start with this file.
+"""
+#: What is not left at its default: the server keeps its tasks, as it does without any file.
+CHOSEN = {("store", "kind"): "sqlite", ("store", "path"): DEFAULT_DATABASE, ("pools", "name"): "default"}
+#: Shown although they are the defaults, because they are the first that people look for.
+SHOWN = {("server", "grpc_addr")}
+#: Where there is no default to show.
+EXAMPLES: dict[tuple[str, str], Any] = {
+    ("server", "http_addr"): "127.0.0.1:7071",
+    ("limits", "max_payload_bytes"): 1 << 30,
+    ("server.tls", "cert"): "server.pem",
+    ("server.tls", "key"): "server-key.pem",
+    ("auth.tokens", "token"): "REPLACE THIS",
+    ("auth.tokens", "token_env"): "CRONOQ_ADMIN_TOKEN",
+    ("auth.tokens", "role"): "admin",
+}
+
+
+def sample() -> str:
+    """The text of the file."""
+    inner = [table for table in vars(settings_table).values() if isinstance(table, Table) and table not in TABLES]
+    text = HEAD
+    for table in TABLES:
+        parts = [table, *(other for other in inner if other.name.startswith(f"{table.name}."))]
+        for part in parts:
+            if any(_is_plain(key) for key in part.keys):
+                text += "\n" + _section(part, active=part is table and not _is_secret(part))
+    return text
+
+
+def _section(table: Table, active: bool) -> str:
+    heading = f"[[{table.name}]]" if _is_repeated(table) else f"[{table.name}]"
+    text = _comment(table.meaning) + (heading if active else f"# {heading}") + "\n"
+    for key in table.keys:
+        if not _is_plain(key):
+            continue
+        place = (table.name, key.name)
+        chosen = active and (place in CHOSEN or place in SHOWN)
+        line = f"{key.name} = {_toml(_value(table, key))}"
+        text += "\n" + _comment(_explain(key)) + (line if chosen else f"# {line}") + "\n"
+    return text
+
+
+def _explain(key: Key) -> str:
+    """What it means, what it may hold, and what holds without it where the line does not show that."""
+    meaning = key.meaning.rstrip(".")
+    rule = "" if key.kind is Kind.BOOLEAN else f" Allowed: {allowed(key)}."
+    shown = key.default_text if key.default_text != "none" else ""
+    default = f" Default: {shown.replace('`', '')}." if shown else ""
+    return f"{meaning}.{rule}{default}"
+
+
+def _value(table: Table, key: Key) -> Any:
+    """The default in the unit of the file; an example where there is none."""
+    place = (table.name, key.name)
+    if place in CHOSEN:
+        return CHOSEN[place]
+    if place in EXAMPLES:
+        return EXAMPLES[place]
+    if key.default_key:
+        return getattr(LimitSettings(), key.default_key)
+    if key.default_text and key.words:
+        return key.words[0]
+    found = getattr(DEFAULT_RETRY if table is RETRY else table.target(), key.field)
+    if key.kind is Kind.ADDRESS:
+        return format_address(found)
+    return found / SECOND if key.kind is Kind.SECONDS else found
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f'"{value}"'
+    return str(int(value)) if float(value).is_integer() else str(value)
+
+
+def _comment(text: str) -> str:
+    return textwrap.fill(text, WIDTH, initial_indent="# ", subsequent_indent="# ", break_long_words=False) + "\n"
+
+
+def _is_plain(key: Key) -> bool:
+    """It holds a value and not a table."""
+    return "table" not in key.kind.value
+
+
+def _is_repeated(table: Table) -> bool:
+    return getattr(table, "repeated", table.name == "pools")
+
+
+def _is_secret(table: Table) -> bool:
+    """Credentials, of which there is no default to show: the table itself is a comment."""
+    return table.name.startswith("auth")

@@ -1,0 +1,69 @@
+"""The description of a task: the options that `submit` takes for it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from cronoq._cli import arguments
+from cronoq._cli.arguments import Priority
+from cronoq._cli.failures import usage
+
+
+def _option(help: str) -> Parameter:
+    return Parameter(help=help, negative="", show_default=False)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class TaskOptions:
+    """The options themselves; what is not given is the server's to choose."""
+
+    file: Annotated[str | None, _option("A file whose bytes are the payload; `-` is stdin.")] = None
+    data: Annotated[str | None, _option("The payload as JSON, which is checked.")] = None
+    content_type: Annotated[
+        str | None, _option("Content type of the payload, instead of the one of the form it is given in.")
+    ] = None
+    pool: Annotated[str | None, _option("The pool; without it the one named `default`.")] = None
+    kind: Annotated[str | None, _option("What kind of task it is: workers choose their handler by it.")] = None
+    key: Annotated[
+        str | None,
+        _option("Name of the task, unique while it is remembered: submitting the same key again finds the first task."),
+    ] = None
+    priority: Annotated[Priority | None, _option("`critical`, `high`, `normal` (without it) or `low`.")] = None
+    tenant: Annotated[str | None, _option("For whom it is done.")] = None
+    label: Annotated[list[str] | None, _option("NAME=VALUE that the worker must have; may be repeated.")] = None
+    tag: Annotated[list[str] | None, _option("NAME=VALUE that travels with the task; may be repeated.")] = None
+    resource: Annotated[list[str] | None, _option("NAME=UNITS that the task needs; may be repeated.")] = None
+    after: Annotated[
+        list[str] | None, _option("Run only after this task has succeeded: an id, or a key; may be repeated.")
+    ] = None
+    start_in: Annotated[float | None, _option("Start in so many seconds.")] = None
+    deadline_in: Annotated[float | None, _option("Seconds from now in which it should be done.")] = None
+    timeout_s: Annotated[float | None, _option("Seconds that one attempt may take.")] = None
+
+    def described(self, text: str | None) -> tuple[Any, dict[str, Any]]:
+        """Payload and options as `cronoq.client.task` takes them; `text` is the payload of the command line."""
+        content, derived = arguments.payload(text, self.file, self.data)
+        options: dict[str, Any] = {
+            "content_type": self.content_type or derived,
+            "pool": self.pool,
+            "kind": self.kind,
+            "key": self.key,
+            "priority": self.priority,
+            "tenant": self.tenant,
+            "labels": arguments.named_values("--label", self.label),
+            "tags": arguments.named_values("--tag", self.tag),
+            "resources": arguments.amounts("--resource", self.resource),
+            "after": [arguments.any_reference(reference) for reference in self.after or ()],
+            "start_in": self.start_in,
+            "deadline_in": self.deadline_in,
+            "timeout": self.timeout_s,
+        }
+        from cronoq.client import task
+
+        try:  # what cannot be sent at all is an error of the command line
+            task(content, **options)
+        except (TypeError, ValueError) as error:
+            usage(str(error))
+        return content, options

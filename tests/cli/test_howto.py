@@ -1,0 +1,27 @@
+"""The page about the command line: its worker runs, and its lines do what it says."""
+
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.realtime
+def test_the_lines_about_tasks_run_as_they_stand(cli):
+    text = (DOCS / "howto" / "command-line.md").read_text(encoding="utf-8")
+    lines = [shlex.split(line)[1:] for line in text.splitlines() if line.startswith("cronoq-trio ")]
+    (worker,) = [line for line in lines if line[0] == "worker"]
+    shutil.copy(DOCS / "examples" / "greetings.py", cli.folder)
+    with cli.start(*worker) as running:
+        running.until(lambda it: "ready: worker" in it.err)
+        first, second, get, wait, cancel = (
+            cli(*line) for line in lines if line[0] in ("submit", "get", "wait", "cancel")
+        )
+        assert running.interrupt().code == 0
+    assert [done.code for done in (first, second, get, wait, cancel)] == [0] * 5
+    assert first.out.split("\n")[1] == '"hello you, hello you"'
+    assert f"id: {second.out}" in get.out
+    assert (wait.out, cancel.out) == ("3", "already finished\n")

@@ -42,6 +42,17 @@ def test_within_the_same_group():
     assert rig.status(task) == "RUNNING" and len(rig.leases) == 2
 
 
+def test_a_draining_worker_that_loses_its_slot_in_the_same_step():
+    """It ran more than it offered, so the slot goes with the lease; the other worker of the group has room."""
+    rig = Rig()
+    (task,) = rig.submit(spec())
+    rig.slots(2)
+    lease = rig.lease(task)
+    lower = ev.GroupCapacitySet("default", (), 1)
+    rig.handle(lower, ev.AttemptNacked(lease.id, "busy", ((),)))
+    assert rig.status(task) == "RUNNING" and rig.lease(task) is lease and lease.attempt == 1
+
+
 def test_the_slot_that_was_refused_is_free_for_others():
     rig = Rig()
     first, second = rig.submit(spec(), spec())

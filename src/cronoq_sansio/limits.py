@@ -81,6 +81,7 @@ CLIENT_PING_INTERVAL = 30 * SECOND  #: a silent server with open calls is asked 
 CLIENT_PING_TIMEOUT = 10 * SECOND  #: … so much later
 CLIENT_CONNECT_TIMEOUT = 10 * SECOND  #: address look-up, TCP, TLS and HTTP/2 together; a server that is there needs 1 s
 CLIENT_PART_TIMEOUT = 1 * SECOND  #: last words of a client; a server that does not take them loses nothing
+CLIENT_WINDOW = 1 << 20  #: per stream; a client chooses its server, and a reply comes without a round trip per 64 KiB
 CLIENT_UNSENT = 256 << 10  #: unsent bytes of one stream from which on its sender waits
 MAX_CALL_MOVES = 3  #: how often a call that no server has looked at moves to a fresh connection before it fails
 

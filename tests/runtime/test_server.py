@@ -132,6 +132,7 @@ async def test_a_fault_of_ours_ends_the_term_and_the_next_one_recovers(
     kept = await bystander.submit(payload=b"kept")
     waiting = bystander.start("Tasks/Wait", pb.WaitRequest(task=pb.TaskRef(id=kept.id)))
     await worker.next("lease")
+    await trio.testing.wait_all_tasks_blocked()  # the Wait has arrived
     refused = await client.submit(key="bug", payload=b"secret")
     assert refused.status is GrpcStatus.UNAVAILABLE
     assert waiting.status is GrpcStatus.UNAVAILABLE

@@ -345,7 +345,7 @@ def test_credit_of_a_stream_waits_for_its_owner_and_that_of_an_answer_does_not()
     assert [frame for frame in sent(client) if frame[2] == 1] == []
     for event in held:
         client.consumed(stream, event.size)
-    assert sum(int.from_bytes(frame[3], "big") for frame in sent(client) if frame[2] == 1) >= limits.INITIAL_WINDOW // 2
+    assert sum(int.from_bytes(frame[3], "big") for frame in sent(client) if frame[2] == 1) >= limits.CLIENT_WINDOW // 2
     client.receive(data(3, message(bytes(900_000))[:16_000]), START)
     for _ in range(40):
         client.receive(data(3, bytes(16_000)), START)
@@ -359,7 +359,7 @@ def test_a_message_larger_than_the_window_of_a_stream_gets_through() -> None:
     client.take(1 << 20)
     client.receive(headers(1), START)
     body = message(bytes(3 << 20))
-    room = limits.INITIAL_WINDOW
+    room = limits.CLIENT_WINDOW
     at = 0
     events: list[ClientEvent] = []
     while at < len(body):

@@ -281,7 +281,7 @@ BREACHES: dict[str, tuple[bytes, int]] = {
     "a window of another size": (raw.frame(raw.WINDOW_UPDATE, 0, 0, b"123"), words.FRAME_SIZE_ERROR),
     "a priority of another size": (raw.frame(raw.PRIORITY, 0, 1, b"1234"), words.FRAME_SIZE_ERROR),
     "more data than the stream's window": (
-        headers(1) + data(1, bytes(16_384)) * (limits.INITIAL_WINDOW // 16_384) + data(1, b"x"),
+        headers(1) + data(1, bytes(16_384)) * (limits.CLIENT_WINDOW // 16_384) + data(1, b"x"),
         words.FLOW_CONTROL_ERROR,
     ),
     "pings whose replies are not read": (raw.frame(raw.PING, 0, 0, bytes(8)) * 4_000, words.ENHANCE_YOUR_CALM),

@@ -49,7 +49,7 @@ from cronoq_sansio.wire.metadata import Headers, Metadata, encode_timeout, respo
 
 SETTING = "grpc.max_receive_message_length"
 _CANCEL = 8
-_CREDIT_STEP = fixed.INITIAL_WINDOW // 2
+_CREDIT_STEP = fixed.CLIENT_WINDOW // 2
 _MIN_STALE = 64
 
 

@@ -89,7 +89,7 @@ class _Stream:
 
     def __init__(self, send_window: int) -> None:
         self.send_window = send_window
-        self.receive_window = limits.INITIAL_WINDOW
+        self.receive_window = limits.CLIENT_WINDOW
         self.answered = False
         """The headers of the response were here."""
         self.local_ended = False
@@ -135,7 +135,7 @@ class Http2Client:
         self._peer_streams = MAX_STREAM_ID
         self._control = 0
         """Bytes of `_out` that answer PING and SETTINGS."""
-        own = ((ENABLE_PUSH, 0), (INITIAL_WINDOW, limits.INITIAL_WINDOW), (MAX_HEADER_LIST, limits.MAX_HEADER_LIST))
+        own = ((ENABLE_PUSH, 0), (INITIAL_WINDOW, limits.CLIENT_WINDOW), (MAX_HEADER_LIST, limits.MAX_HEADER_LIST))
         self._out = bytearray(PREFACE)
         self._send(SETTINGS, 0, 0, b"".join(SETTING.pack(*entry) for entry in own))
         self._send(WINDOW_UPDATE, 0, 0, LONG.pack(limits.CONNECTION_WINDOW - DEFAULT_WINDOW))

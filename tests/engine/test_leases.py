@@ -69,6 +69,19 @@ def test_a_stopped_process_costs_no_lease(rig):
     assert rig.status(task) == "RETRYING", "after that the lease is as mortal as before"
 
 
+def test_a_heartbeat_after_a_stop_counts_from_its_own_time(rig):
+    """Not from the time before the stop, and not from a time that the stop moved into the future."""
+    task = running(rig)
+    rig.now += 40 * SECOND
+    rig.handle(ev.Stalled(40 * SECOND))
+    rig.advance(5 * SECOND)
+    rig.handle(ev.LeaseRenewed(rig.lease(task).id))
+    rig.advance(10 * SECOND - 1)
+    assert rig.status(task) == "RUNNING"
+    rig.advance(1)
+    assert rig.status(task) == "RETRYING"
+
+
 def test_a_hanging_commit_parks_expiry_and_timeout(rig):
     task = running(rig, timeout=12 * SECOND)
     rig.advance(5 * SECOND)

@@ -483,7 +483,7 @@ class AdminServicer:
     """
 
     def Snapshot(self, request, context):
-        """Figures of all pools, and totals since the start.
+        """Figures of all pools, and totals since this server began to serve.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

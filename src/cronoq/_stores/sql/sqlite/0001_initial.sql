@@ -9,7 +9,7 @@ CREATE TABLE cronoq_trio_leader (
     pid            INTEGER NOT NULL,
     host           TEXT    NOT NULL,
     claimed        INTEGER NOT NULL, -- Unix seconds
-    beat           INTEGER NOT NULL, -- changes while the holder lives
+    beat           INTEGER NOT NULL, -- Unix seconds at the claim; standbys will watch it
     pruned_through INTEGER NOT NULL  -- highest task id that pruning has deleted
 );
 

@@ -7,7 +7,13 @@ import tomllib
 from tests.tidy.tree import ROOT, imports, python_files
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-DISTRIBUTIONS = {"google": "protobuf", "grpc": "grpcio", "grpc_tools": "grpcio-tools", "pytest_trio": "pytest-trio"}
+DISTRIBUTIONS = {
+    "google": "protobuf",
+    "grpc": "grpcio",
+    "grpc_tools": "grpcio-tools",
+    "pytest_trio": "pytest-trio",
+    "trio_asyncio": "trio-asyncio",
+}
 #: Ours: the packages, and what scripts import from beside themselves.
 OWN = {"cronoq", "cronoq_sansio", "tests", "tools", "bench"} | {path.stem for path in (ROOT / "bench").iterdir()}
 #: Needed without being imported by code that people write.

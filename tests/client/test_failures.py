@@ -27,7 +27,7 @@ STRANGERS = {
     "a TLS port in clear": (saying(b"\x15\x03\x01\x00\x02\x02\x46", stay=False), "TLS.*https://"),
     "a mail server": (saying(b"220 mail.example.org ESMTP ready\r\n"), "does not speak HTTP/2.*check host and port"),
     "a few odd bytes": (saying(b"?", stay=False), "does not speak HTTP/2"),
-    "somebody who hangs up": (saying(stay=False), "closed the connection before it said anything|broke"),
+    "somebody who hangs up": (saying(stay=False), "(closed the connection before it said anything|broke).*https://"),
     "garbage after settings": (saying(raw.settings(), b"\xff" * 30), "broke HTTP/2"),
 }
 

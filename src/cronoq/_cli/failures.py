@@ -28,8 +28,8 @@ _WORDS = (
     ),
     ("use TLS: https://… as the target, or tls=True", "it needs TLS: --server https://…"),
     (
-        "closed the connection before it said anything",
-        "closed the connection before it said anything; if it speaks TLS, say --server https://…",
+        "if the server speaks TLS, use it: https://… as the target, or tls=True",
+        "if it speaks TLS, say --server https://…",
     ),
     ("leave out tls=True, credentials and https://", "leave out https:// and the --tls options"),
     ("then use tls=True", "then say --server https://…"),

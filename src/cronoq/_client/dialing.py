@@ -39,6 +39,9 @@ REMEDIES = {
     http2.SILENT: "check host and port; a server behind TLS may wait for a handshake: then use tls=True",
 }
 
+#: A server behind TLS may leave a client that speaks in clear without a word.
+MAYBE_TLS = "if the server speaks TLS, use it: https://… as the target, or tls=True"
+
 #: Servers in this process and how to connect to them, by `host:port`; `cronoq.testing` fills it.
 IN_PROCESS: dict[str, Callable[[], ByteStream]] = {}
 

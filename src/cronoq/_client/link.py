@@ -16,7 +16,7 @@ from anyio import CancelScope
 from anyio.abc import ByteStream
 
 from cronoq import __version__
-from cronoq._client.dialing import REMEDIES, Credentials, dial, make_context, unreachable
+from cronoq._client.dialing import MAYBE_TLS, REMEDIES, Credentials, dial, make_context, unreachable
 from cronoq._client.target import Target
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND, seconds
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("cronoq.client")
 
 CLOSED_HERE = "the client was closed"
+BROKE = "the connection to the server broke"
 NEVER = 1 << 63
 
 
@@ -315,7 +316,11 @@ class Link:
             self._on_too_many_pings()
 
     def _on_lost(self, event: ConnectionLost) -> None:
-        self._fail(unreachable(self._settings.target, event.reason, REMEDIES.get(event.reason, "")))
+        remedy = REMEDIES.get(event.reason, "")
+        left = event.reason == http2.HUNG_UP or event.reason.startswith(BROKE)
+        if left and not self.ready.is_set() and not self._settings.tls:
+            remedy = MAYBE_TLS
+        self._fail(unreachable(self._settings.target, event.reason, remedy))
 
     def _fail(self, error: ClientError) -> None:
         """The first reason counts."""
@@ -327,7 +332,7 @@ class Link:
 def _describe_break(error: Exception) -> str:
     cause = error if isinstance(error, OSError) else error.__cause__
     detail = f" ({cause.strerror})" if isinstance(cause, OSError) and cause.strerror else ""
-    return f"the connection to the server broke{detail}"
+    return f"{BROKE}{detail}"
 
 
 _HANDLERS: dict[type, Callable[[Link, Any], None]] = {

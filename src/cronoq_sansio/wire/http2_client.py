@@ -40,6 +40,7 @@ from cronoq_sansio.wire.http2_words import (
     GOAWAY,
     HEAD,
     HEADERS,
+    HUNG_UP,
     INITIAL_WINDOW,
     LONG,
     MAX_FRAME_SIZE,
@@ -164,7 +165,7 @@ class Http2Client:
         reason = "the server closed the connection"
         if not self.settled:
             first = self._buffer
-            reason = name_peer(first) or NOT_HTTP2 if first else f"{reason} before it said anything"
+            reason = name_peer(first) or NOT_HTTP2 if first else HUNG_UP
         self.closed = True
         self._streams.clear()
         return [Failed(reason)]

@@ -18,6 +18,7 @@ DEFAULT_WINDOW = 65_535
 SPEAKS_HTTP1 = "the server answers in HTTP/1, not in HTTP/2"
 SPEAKS_TLS = "the server answers in TLS"
 NOT_HTTP2 = "what answers there does not speak HTTP/2"
+HUNG_UP = "the server closed the connection before it said anything"
 SILENT = "the server accepted the connection and then sent nothing"
 PING_LOST = "the server does not answer any more (no reply to a ping)"
 

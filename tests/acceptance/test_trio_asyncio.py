@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+import subprocess
+import sys
 import types
 import warnings
 from contextlib import asynccontextmanager, contextmanager
@@ -27,6 +29,12 @@ with warnings.catch_warnings():
 
 POOLS = ("calls", "stream", "dead", "gone", "many", "slow", "handler", "abort", "stop", "recipe")
 SERVER = {"pools": "".join(f'[[pools]]\nname = "{name}"\nmax = 1000\n' for name in ("default", *POOLS))}
+
+
+@pytest.fixture(autouse=True)
+def imported_in_order(monkeypatch):
+    """grpclib keeps a function that trio-asyncio replaces, and other test modules may have loaded grpclib before."""
+    monkeypatch.setattr("grpclib.utils._current_task", asyncio.current_task)
 
 
 class Stubs:
@@ -75,6 +83,11 @@ def waits(server):
 
 
 # --- grpclib from Trio
+
+
+def test_a_program_that_imports_trio_asyncio_first_needs_nothing_else():
+    code = "import trio_asyncio, asyncio, grpclib.utils as u; assert u._current_task is asyncio.current_task"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=HANG)
 
 
 async def test_every_unary_call(server):

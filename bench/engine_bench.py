@@ -54,9 +54,7 @@ def run(engine: Engine, tasks: int) -> float:
     start = time.process_time()
     for position in range(tasks):
         now += 1_000
-        step = engine.handle(
-            [ev.TaskSubmitted(None, spec()), ev.AttemptSucceeded(leases[position], b"", "")], now
-        )
+        step = engine.handle([ev.TaskSubmitted(None, spec()), ev.AttemptSucceeded(leases[position], b"", "")], now)
         for action in step.once_durable:
             if type(action) is Dispatch:
                 leases.append(action.lease.id)

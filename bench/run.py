@@ -2,7 +2,7 @@
 
     python bench/run.py [--rounds 7] [--folder DIR] [--render]
 
-Takes about six minutes; nothing else should run on the machine meanwhile. Everything measured is kept in
+Takes about seven minutes; nothing else should run on the machine meanwhile. Everything measured is kept in
 bench/results.json, and `--render` writes the page from there without measuring anew.
 """
 
@@ -14,6 +14,7 @@ import sys
 import time
 from pathlib import Path
 
+import client_bench
 import profile_rings
 import recovery_bench
 import server_bench
@@ -49,6 +50,8 @@ def measure(folder: Path, rounds: int) -> Measured:
     say("the server beside a no-op server")
     cases = server_bench.chosen(server_bench.DEFAULT_CASES)
     server = server_bench.measure(server_bench.DEFAULT_SERVERS, cases, rounds, folder)
+    say("clients and workers beside grpcio, and imports")
+    client, imports = client_bench.measure(folder, rounds)
     profiles = []
     for case, bursts in PROFILED.items():
         for store in ("memory", "sqlite"):
@@ -56,7 +59,7 @@ def measure(folder: Path, rounds: int) -> Measured:
             profile = profile_rings.profile(CASES[case], store, bursts, folder)
             del profile["functions"]
             profiles.append(profile)
-    return Measured(server, engine, recovery, profiles, facts)
+    return Measured(server, engine, recovery, profiles, client, imports, facts)
 
 
 def say(what: str) -> None:

@@ -51,9 +51,9 @@ def submit(port: int, count: int, connections: int, in_flight: int, body: Path) 
     return float(rate.group(1))
 
 
-def child(kind: str, *arguments: int) -> dict[str, Any]:
-    """Run one of this module's loads in a process of its own; what it printed."""
-    command = [sys.executable, __file__, kind, *map(str, arguments)]
+def child(kind: str, *arguments: int | str, script: str = __file__) -> dict[str, Any]:
+    """Run one of the loads of this module, or of another script, in a process of its own; what it printed."""
+    command = [sys.executable, script, kind, *map(str, arguments)]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     done = subprocess.run(
         pinned(LOAD_CPU, command), capture_output=True, text=True, check=False, env=environment, timeout=300

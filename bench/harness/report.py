@@ -5,10 +5,12 @@
 
 import json
 import re
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from harness import clients
 from harness.rounds import CASES, Burst, Ratio, Results
 from harness.targets import TARGETS, Measured
 
@@ -24,12 +26,17 @@ def save(measured: Measured, path: Path) -> None:
 def load(path: Path) -> Measured:
     """Read what `save` wrote."""
     data = json.loads(path.read_text(encoding="utf-8"))
+    server, client = _results(data["server"]), _results(data["client"])
+    profiles, imports = data["profiles"], data["imports"]
+    return Measured(server, data["engine"], data["recovery"], profiles, client, imports, data["machine"])
+
+
+def _results(data: dict[str, Any]) -> Results:
     bursts = {
-        case: {server: [Burst(**burst) for burst in rounds] for server, rounds in servers.items()}
-        for case, servers in data["server"]["bursts"].items()
+        case: {name: [Burst(**burst) for burst in rounds] for name, rounds in measured.items()}
+        for case, measured in data["bursts"].items()
     }
-    server = Results(bursts, data["server"]["rss_mib"])
-    return Measured(server, data["engine"], data["recovery"], data["profiles"], data["machine"])
+    return Results(bursts, data["rss_mib"])
 
 
 def render(template: str, measured: Measured) -> str:
@@ -48,11 +55,13 @@ def values(measured: Measured) -> dict[str, str]:
         "machine": _machine(measured.machine),
         "targets": _targets(measured),
         "misses": _misses(measured),
-        "server": _server(measured.server),
+        "server": _bursts(measured.server, {name: case.about for name, case in CASES.items()}, "server"),
         "latency": _latency(measured.server),
         "engine": _engine(measured.engine),
         "recovery": _recovery(measured.recovery),
         "profile": _profiles(measured.profiles),
+        "client": _bursts(measured.client, clients.LOADS, "client"),
+        "imports": _imports(measured.imports),
         "rounds": str(len(next(iter(next(iter(measured.server.bursts.values())).values())))),
     }
     for profile in measured.profiles:
@@ -114,15 +123,16 @@ def _machine(machine: dict[str, Any]) -> str:
     return table(["", ""], rows)
 
 
-def _server(results: Results) -> str:
-    rows = []
-    for case, servers in results.bursts.items():
-        base = next(iter(servers))
-        for number, name in enumerate(servers):
+def _bursts(results: Results, about: Mapping[str, str], what: str) -> str:
+    """`about`: what each load is; `what`: what is compared with the first of its kind."""
+    rows, base = [], ""
+    for case, measured in results.bursts.items():
+        base = next(iter(measured))
+        for number, name in enumerate(measured):
             cpu, rate = results.ratio(case, name, base, "cpu_us"), results.ratio(case, name, base, "rate")
             rows.append(
                 [
-                    CASES[case].about if number == 0 else "",
+                    about[case] if number == 0 else "",
                     f"`{name}`",
                     f"{results.median(case, name, 'cpu_us'):,.0f}",
                     f"{cpu.median:.2f} ({cpu.low:.2f} … {cpu.high:.2f})",
@@ -130,7 +140,7 @@ def _server(results: Results) -> str:
                     f"{rate.median:.2f} ({rate.low:.2f} … {rate.high:.2f})",
                 ]
             )
-    return table(["load", "server", "µs of CPU per call", "of `aio`'s", "calls per second", "of `aio`'s"], rows)
+    return table(["load", what, "µs of CPU per call", f"of `{base}`'s", "calls per second", f"of `{base}`'s"], rows)
 
 
 def _latency(results: Results) -> str:
@@ -158,6 +168,14 @@ def _recovery(figures: dict[str, float]) -> str:
         ["rows per second that sqlite3 alone reads", f"{figures['read_per_second']:,.0f}"],
     ]
     return table(["figure", "measured"], rows)
+
+
+def _imports(figures: dict[str, float]) -> str:
+    rows = [
+        [f"`import {module}`", f"{figures[figure]:.0f}"]
+        for module, figure in zip(clients.IMPORTS, ("trio_ms", "client_ms"), strict=True)
+    ]
+    return table(["in a fresh interpreter", "ms"], rows)
 
 
 def _profiles(profiles: list[dict[str, Any]]) -> str:

@@ -62,7 +62,7 @@ CASES: dict[str, Case] = {
 
 @dataclass(frozen=True, slots=True)
 class Burst:
-    """What one burst showed: calls per second, server CPU in microseconds per call."""
+    """What one burst showed: calls per second, CPU in microseconds per call of the process under test."""
 
     rate: float
     cpu_us: float
@@ -137,9 +137,6 @@ def run(
         if not server.noop:
             verify(server, sent[server.name])
     return results
-
-
-
 
 
 def verify(server: Server, sent: int) -> None:

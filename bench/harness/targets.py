@@ -15,6 +15,8 @@ class Measured:
     engine: dict[str, float]
     recovery: dict[str, float]
     profiles: list[dict[str, Any]]
+    client: Results
+    imports: dict[str, float]
     machine: dict[str, Any]
 
 
@@ -40,6 +42,15 @@ class Target:
 
 def _ratio(case: str, server: str, base: str, figure: str) -> Callable[[Measured], Ratio]:
     return lambda measured: measured.server.ratio(case, server, base, figure)
+
+
+def _client(load: str, client: str) -> Callable[[Measured], Ratio]:
+    return lambda measured: measured.client.ratio(load, client, "grpcio", "cpu_us")
+
+
+def _imports(measured: Measured) -> Ratio:
+    figures = measured.imports
+    return Ratio(figures["ratio"], figures["ratio_low"], figures["ratio_high"], int(figures["rounds"]))
 
 
 def _engine(measured: Measured) -> Ratio:
@@ -72,6 +83,15 @@ LOADING = (
     "Each task is built anew from its rows: specification, record, task, queue entry and index entry, while sqlite3"
     " alone makes one tuple of it."
 )
+CALLING = (
+    "Frames, header blocks, gRPC and flow control are Python here and C in grpcio, and so is the check of a"
+    " specification before it is sent."
+)
+WORKING = (
+    "Each lease is a task of the event loop in a cancel scope of its own, by way of anyio, and its heartbeats and its"
+    " report go through the session machine; the worker on grpcio has a plain task and a plain queue."
+)
+IMPORTING = "protobuf, anyio and ssl come along, and are a large part of it."
 
 TARGETS: tuple[Target, ...] = (
     Target(
@@ -137,5 +157,32 @@ TARGETS: tuple[Target, ...] = (
         True,
         _recovery,
         LOADING,
+    ),
+    *(
+        Target(
+            f"client CPU per unary Submit, our client under {name}, 10 in flight, of grpcio's",
+            1.8,
+            False,
+            _client("submit", client),
+            CALLING,
+        )
+        for client, name in (("asyncio", "asyncio"), ("trio", "Trio"))
+    ),
+    *(
+        Target(
+            f"worker CPU per task that does nothing, our worker under {name}, 10 slots, of the same worker on grpcio",
+            1.0,
+            False,
+            _client("worker", client),
+            WORKING,
+        )
+        for client, name in (("asyncio", "asyncio"), ("trio", "Trio"))
+    ),
+    Target(
+        "time of `import cronoq.client`, of `import trio`'s",
+        2.0,
+        False,
+        _imports,
+        IMPORTING,
     ),
 )

@@ -1,11 +1,16 @@
 """What every folder of tests shares: hypothesis profiles, and the rule about helpers that are not there."""
 
 import os
+import signal
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 HELPER_MISSING = "helper missing:"
+
+# A shell starts its background jobs with SIGINT ignored, and programs that tests start would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile(
     "quick", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True

@@ -33,7 +33,7 @@ SERVER = {"pools": "".join(f'[[pools]]\nname = "{name}"\nmax = 1000\n' for name 
 
 @pytest.fixture(autouse=True)
 def imported_in_order(monkeypatch):
-    """grpclib keeps a function that trio-asyncio replaces, and other test modules may have loaded grpclib before."""
+    """What trio-asyncio replaces, grpclib keeps, and other test modules may have loaded grpclib before."""
     monkeypatch.setattr("grpclib.utils._current_task", asyncio.current_task)
 
 
@@ -307,7 +307,7 @@ async def test_giving_an_attempt_up_cancels_what_runs_in_asyncio(server, how):
                 await started.wait()
                 if how == "abort":
                     assert await client.cancel(task_id)
-                    while worker.running:
+                    while worker.running or not ended:
                         await trio.sleep(0.001)
                     assert ended == [True]
             assert len(ended) == 1

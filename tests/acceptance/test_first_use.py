@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from functools import partial
@@ -38,48 +39,71 @@ def stranger(home):
     return {**environ, "HOME": str(home), "PATH": path}
 
 
+def blocks(language):
+    """The code blocks of the README in a language, as they are printed."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.DOTALL | re.MULTILINE)
+
+
 def test_the_readme_from_a_fresh_clone(clone, tmp_path):
-    assert "\n```console\nmake serve\n```\n" in README
-    (worker_source,) = re.findall(r"\n```python\n(.*?)```", README, re.DOTALL)
-    (submit_command,) = re.findall(r"\n```console\n(\.venv/bin/python \S*submit\.py)\n```", README)
+    """Its blocks in their order: each command is run as it is printed, each answer compared with what is shown."""
+    (source,) = blocks("python")
+    serve, _test, greetings, worker, commands = blocks("console")
+    submit, listing, watch = commands.splitlines()
+    _start, shown, shown_later = blocks("text")
     home = tmp_path / "home"
     home.mkdir()
     environ = stranger(home)
-    log, worker_log = tmp_path / "serve.log", tmp_path / "worker.log"
+    log, worker_log, watch_log = (tmp_path / f"{name}.log" for name in ("serve", "worker", "watch"))
     assert not (clone / "cronoq.db").exists()
     assert not (clone / ".venv").exists()
     running = []
     try:
-        printed, port = make_serve(running, clone, environ, log)
+        printed, port = make_serve(running, serve, clone, environ, log)
         assert re.search(rf"ready: grpc 127.0.0.1:{port} http 127.0.0.1:\d+\n", printed)
         assert str(clone / "cronoq.db") in printed
-        (tmp_path / "worker.py").write_text(at_port(worker_source, port))
-        submit = clone / submit_command.split()[1]
-        submit.write_text(at_port(submit.read_text(), port))
-        start(running, [str(clone / ".venv/bin/python"), str(tmp_path / "worker.py")], clone, environ, worker_log)
-        wait_until(lambda: "worker 1 is ready" in worker_log.read_text(), "the worker is registered")
-        done = subprocess.run(
-            submit_command.split(), cwd=clone, env=environ, capture_output=True, text=True, timeout=HANG
-        )
-        assert done.returncode == 0, done
-        task_id = re.fullmatch(r"task (\d+) TASK_STATUS_SUCCEEDED b'HELLO'\n", done.stdout)[1]
-        assert f"task {task_id} attempt 1 b'hello'\n" in worker_log.read_text()
+        if port != README_PORT:
+            environ["CRONOQ_SERVER"] = f"127.0.0.1:{port}"
+        (clone / "greetings.py").write_text(at_port(source, port))
+        assert_alike(output(greetings, clone, environ), shown)
+        start(running, shlex.split(worker), clone, environ, worker_log)
+        wait_until(lambda: "ready: worker of " in worker_log.read_text(), "the worker is registered")
+        submitted = output(submit, clone, environ) + "\n"  # which a terminal gets and a pipe does not
+        listed = output(listing, clone, environ)
+        start(running, shlex.split(watch), clone, environ, watch_log)
+        wait_until(lambda: "Ctrl-C ends" in watch_log.read_text(), "the watch has begun")
+        watched = watch_log.read_text().replace(f":{port}", f":{README_PORT}")
+        assert_alike(submitted + listed + watched, shown_later)
     finally:
         for process in reversed(running):
             end(process)
     wait_until(lambda: re.search(r"\] stopped ", log.read_text()), "the server has stopped")
     assert (clone / "cronoq.db").stat().st_mode & 0o777 == 0o600
-    assert "Traceback" not in log.read_text()
+    assert not any("Traceback" in path.read_text() for path in (log, worker_log, watch_log))
 
 
-def make_serve(running, clone, environ, log):
+def output(command, folder, environ):
+    """What a command of the README prints."""
+    done = subprocess.run(
+        shlex.split(command), cwd=folder, env=environ, capture_output=True, text=True, timeout=HANG, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, ""), done
+    return done.stdout
+
+
+def assert_alike(printed, shown):
+    """They are equal but for the ids of tasks, which tell how often the server was started, and their ages."""
+    printed, shown = (re.sub(r"\b\d{15}\b", "ID", re.sub(r" +\d+s ago", " AGO", text)) for text in (printed, shown))
+    assert printed == shown
+
+
+def make_serve(running, command, clone, environ, log):
     """`make serve` up to its last start-up line; what it printed, and its port.
 
     That is the README's, unless somebody on this machine uses it, which whoever follows the README may well do.
     """
     port = README_PORT
     while True:
-        serve = start(running, ["make", "serve"], clone, environ, log)
+        serve = start(running, shlex.split(command), clone, environ, log)
         wait_until(partial(ready_or_over, serve, log), "make serve is ready", bound=SET_UP)
         printed = log.read_text()
         if serve.poll() is None:

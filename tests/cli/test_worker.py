@@ -39,6 +39,14 @@ def test_the_second_signal_cuts_them_off(cli):
     assert cli("cancel", task).out == "cancelled\n", "the server has it back"
 
 
+def test_a_handler_that_exits_ends_the_worker_with_a_sentence(cli):
+    (cli.folder / "leaving.py").write_text("import sys\n\n\nasync def leave(lease):\n    sys.exit(3)\n")
+    cli("submit", "x", "--pool", "idle")
+    done = cli("worker", "leaving:leave", "--pool", "idle")
+    assert done.code == 1 and "Traceback" not in done.err
+    assert done.err.splitlines()[-1].startswith("Error: a handler ended the worker (SystemExit: 3)")
+
+
 def test_what_connecting_again_cannot_cure_ends_the_worker(cli):
     done = cli("worker", "handlers:echo", "--pool", "nowhere")
     assert (done.code, done.err.splitlines()[-1]) == (3, "Error: not_found: unknown pool 'nowhere'")

@@ -193,6 +193,23 @@ def test_a_cancelled_error_of_the_handlers_own_making_is_a_failure(stage):
     assert isinstance(report, pb.Fail) and report.message.startswith("CancelledError")
 
 
+def test_asyncios_cancellation_is_no_end_of_a_worker_under_trio(stage):
+    """Code under trio-asyncio, or in a thread, may raise it."""
+    report = play("trio", first_report, stage, make(raiser(asyncio.CancelledError("theirs"))))
+    assert report == pb.Fail(lease=1, message="CancelledError: theirs")
+
+
+@both
+@pytest.mark.parametrize("kind", [Permanent, Reject, CancelTask, Retryable, ValueError])
+def test_an_exception_without_a_readable_text_ends_its_attempt_alone(stage, backend, kind):
+    class Odd(kind):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    report = play(backend, first_report, stage, make(raiser(Odd("x"))))
+    assert "its text cannot be read" in str(report) or isinstance(report, pb.Cancelled)
+
+
 # --- kinds of handlers
 
 

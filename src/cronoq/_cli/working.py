@@ -15,7 +15,7 @@ from cyclopts import Parameter
 from cronoq._cli import arguments
 from cronoq._cli.arguments import Text, Texts
 from cronoq._cli.endpoint import Endpoint, told_warnings
-from cronoq._cli.failures import DONE, INTERRUPTED, explain, spoken, usage
+from cronoq._cli.failures import DONE, FAILED, INTERRUPTED, CommandFailure, explain, spoken, usage
 
 if TYPE_CHECKING:
     from cronoq._client.worker_group import TasksWorker
@@ -162,6 +162,7 @@ def _serve(made: "TasksWorker | Worker", loop: Loop, endpoint: Endpoint) -> int:
     async def work() -> None:
         nonlocal forced
         failures: list[ClientError] = []
+        ends: list[BaseException] = []
         cut = anyio.CancelScope()
         async with anyio.create_task_group() as group:
 
@@ -171,6 +172,8 @@ def _serve(made: "TasksWorker | Worker", loop: Loop, endpoint: Endpoint) -> int:
                         await made.run()
                 except ClientError as error:  # raised below, outside of the group that would wrap it
                     failures.append(error)
+                except (SystemExit, KeyboardInterrupt) as error:  # of a handler; its failure has been reported
+                    ends.append(error)
                 group.cancel_scope.cancel()
 
             async def announce() -> None:
@@ -198,6 +201,9 @@ def _serve(made: "TasksWorker | Worker", loop: Loop, endpoint: Endpoint) -> int:
                         os._exit(INTERRUPTED)
         if failures:
             raise failures[0]
+        if ends:
+            text = spoken(f"{type(ends[0]).__name__}: {ends[0]}".removesuffix(": "))
+            raise CommandFailure(f"a handler ended the worker ({text}); handlers fail by raising Exception", FAILED)
 
     try:
         anyio.run(work, backend=loop)

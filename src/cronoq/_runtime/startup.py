@@ -51,8 +51,9 @@ def lines(settings: Settings, source: str, version: str, grpc: str, http: str | 
         f"  store          {store}",
         f"  pools          {pools}",
         f"  access         {_access(settings)}",
-        f"  submit         any gRPC client, {transport}: cronoq.v1.Tasks/Submit on {grpc}",
-        f"  work           any gRPC client: cronoq.v1.Workers/Work on {grpc}; README.md has a worker in a few lines",
+        f"  serves         cronoq.v1 over gRPC on {grpc}, {transport}, for clients and workers of any language",
+        "  submit         cronoq-trio submit PAYLOAD, or cronoq.client in Python",
+        "  work           cronoq-trio worker MODULE:HANDLERS, or cronoq.handlers in Python; README.md has both",
         "  contract       cronoq-trio print-proto",
     ]
     if http is not None:

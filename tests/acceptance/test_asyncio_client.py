@@ -157,3 +157,14 @@ def test_a_stream_and_calls_share_one_connection(server):
             assert await stream.code() is Status.OK
 
     run(scenario())
+
+
+def test_a_cancel_tells_whether_it_came_in_time(server):
+    async def scenario():
+        async with channel(server) as opened:
+            tasks = stubs.TasksStub(opened)
+            task_id = (await tasks.Submit(submission(pool="kept"), timeout=HANG)).id
+            request = pb.CancelRequest(task=reference(task_id))
+            assert [(await tasks.Cancel(request, timeout=HANG)).cancelled for _ in range(2)] == [True, False]
+
+    run(scenario())

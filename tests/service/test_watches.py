@@ -8,6 +8,7 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.errors import Code
 from cronoq_sansio.service import calls as calls_module
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service import watches as watches_module
 from cronoq_sansio.service.watches import Filters
 from cronoq_sansio.settings import PoolSettings, Settings
 from tests.service.harness import Harness, spec
@@ -177,3 +178,26 @@ def test_a_batch_tells_each_member_in_order():
     rig.call(m.SubmitBatch((spec("a"), spec("b"), spec("a"))))
     rig.durable()
     assert rig.told(call) == [(1, "BLOCKED"), (1, "READY"), (3, "BLOCKED"), (3, "READY")]
+
+
+def test_deliveries_to_all_watchers_together_are_bounded(monkeypatch):
+    """A thousand watchers and a batch of a thousand would hold up everybody else for seconds."""
+    monkeypatch.setattr(watches_module, "EVENT_BURST", 11)
+    monkeypatch.setattr(watches_module, "COST", SECOND)
+    rig = Harness(SETTINGS)
+    first, second = (rig.call(m.Watch((), (), (), True)) for _ in range(2))
+    rig.submit(pool="a")
+    rig.submit(pool="a")
+    rig.durable()
+    assert rig.answer(first) is rig.answer(second) is None, "two events of two tasks for both: eight"
+    rig.submit(pool="a")
+    rig.durable()
+    assert rig.answer(first) is None, "who came first is told"
+    assert rig.answer(second).code is Code.DATA_LOSS
+    rig.service.check_invariants()
+    rig.advance(10 * SECOND)
+    again = rig.call(m.Watch((), (), (), True))
+    for _ in range(2):
+        rig.submit(pool="a")
+    rig.durable()
+    assert rig.answer(first) is rig.answer(again) is None, "the bucket fills with time"

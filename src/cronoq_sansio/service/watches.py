@@ -9,13 +9,19 @@ is told (`TransitionsWatched`) whether anybody does, and builds nothing for nobo
 An event carries the step that it shows and is held by the outbox like everything else, so nobody hears of what a crash
 could take back. One action serves all watchers of an event. How much a caller may leave unread is bounded where its
 bytes are.
+
+Events times watchers is work that one caller could make without bound: a thousand watchers and a batch of a thousand
+tasks are two million deliveries. So deliveries come out of a bucket; watchers that it does not reach lose the stream
+with DATA_LOSS, the latest comers first, and can watch again.
 """
 
 from typing import TYPE_CHECKING, TypeVar
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import TaskEnded, TaskMoved
 from cronoq_sansio.engine.events import TransitionsWatched
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import EVENT_BURST, EVENT_RATE
 from cronoq_sansio.service.messages import Call, Request, SendEvent, StartEvents, StatusEvent, Watch
 from cronoq_sansio.service.turn import Turn
 
@@ -25,6 +31,10 @@ if TYPE_CHECKING:
 Watchers = dict[Call, None]
 Name = TypeVar("Name")
 Wanted = TypeVar("Wanted")
+
+TOO_MANY = Rejection(Code.DATA_LOSS, "more events than can be told to so many watchers; some were dropped, watch again")
+COST = SECOND // EVENT_RATE
+"""Nanoseconds that one delivery takes out of the bucket."""
 
 
 class Watcher:
@@ -106,13 +116,17 @@ class Watches:
         self._engine = engine
         self._turn = turn
         self._open: dict[Call, Watch] = {}
+        self._cut: dict[Call, None] = {}
+        """Those that lost their events, until the outbox lets them be told so."""
         self._ends = Filters()
         self._moves = Filters()
         self._moving = 0
         """How many want every transition."""
+        self._full_at = turn.now
+        """When the bucket of deliveries is full again; the further ahead, the less is in it."""
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + len(self._cut)
 
     def received(self, call: Call, request: Request) -> None:
         """A caller wants events from now on."""
@@ -132,7 +146,12 @@ class Watches:
 
     def closed(self, call: Call, watcher: Watcher) -> None:
         """The call is over."""
-        request = watcher.request
+        if call in self._cut:
+            del self._cut[call]
+        else:
+            self._forget(call, watcher.request)
+
+    def _forget(self, call: Call, request: Watch) -> None:
         del self._open[call]
         self._ends.remove(call, request)
         if request.all_transitions:
@@ -154,7 +173,7 @@ class Watches:
             event = StatusEvent(
                 moved.task_id, moved.pool, moved.key, moved.status, moved.attempt, moved.at, moved.message
             )
-            self._turn.once_durable.append(SendEvent(calls, event, moved.after))
+            self._send(calls, event, moved.after)
 
     def ended(self, ended: TaskEnded) -> None:
         """A task has ended."""
@@ -165,7 +184,22 @@ class Watches:
         calls = self._ends.interested(task.id, spec.pool, spec.key)
         if calls:
             event = StatusEvent(task.id, spec.pool, spec.key, task.status, task.attempt, task.finished, task.message)
-            self._turn.once_durable.append(SendEvent(calls, event, ended.after))
+            self._send(calls, event, ended.after)
+
+    def _send(self, calls: tuple[Call, ...], event: StatusEvent, after: int) -> None:
+        """Tell as many as the bucket has room for."""
+        now = self._turn.now
+        full_at = max(self._full_at, now)
+        told = calls[: EVENT_BURST - (full_at - now) // COST]
+        self._full_at = full_at + len(told) * COST
+        if told:
+            self._turn.once_durable.append(SendEvent(told, event, after))
+        for call in calls[len(told) :]:
+            watcher = call.wait
+            assert type(watcher) is Watcher
+            self._forget(call, watcher.request)  # at once: the next event is not for it
+            self._cut[call] = None
+            self._turn.reject(call, TOO_MANY, after)
 
     def all(self) -> list[Call]:
         """Every open watch, in the order in which they came."""

@@ -163,7 +163,7 @@ def test_a_cancel_tells_whether_it_came_in_time(server):
     async def scenario():
         async with channel(server) as opened:
             tasks = stubs.TasksStub(opened)
-            task_id = (await tasks.Submit(submission(pool="kept"), timeout=HANG)).id
+            task_id = (await tasks.Submit(submission(pool="later"), timeout=HANG)).id
             request = pb.CancelRequest(task=reference(task_id))
             assert [(await tasks.Cancel(request, timeout=HANG)).cancelled for _ in range(2)] == [True, False]
 

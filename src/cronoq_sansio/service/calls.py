@@ -27,7 +27,7 @@ from cronoq_sansio.limits import MAX_WAITS, MAX_WATCHES
 from cronoq_sansio.service.deadlines import CallDue, Cause, Deadlines
 from cronoq_sansio.service.gate import STOPPED, Gate
 from cronoq_sansio.service.listing import Listing, Listings
-from cronoq_sansio.service.lookups import NOT_ASKED, Lookups, StoreWord, live_info, unknown
+from cronoq_sansio.service.lookups import NOT_ASKED, Lookups, StoreWord, task_info, unknown
 from cronoq_sansio.service.messages import (
     BatchReply,
     Call,
@@ -294,7 +294,7 @@ class Calls:
     def _found_live(self, call: Call, waiting: Waiting, task: Task) -> None:
         kind = type(waiting.request)
         if kind is Get:
-            self._turn.reply(call, live_info(task), task.stored)
+            self._turn.reply(call, task_info(task), task.stored)
         elif kind is Cancel:
             self._turn.events.append(TaskCancelled(call, task.id))
         elif waiting.limit <= self._turn.now:  # not even a moment to wait: tell that it has not ended

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import DEFAULT_PAGE, MAX_LISTED, MESSAGE_HEADROOM
-from cronoq_sansio.service.lookups import Lookups, live_info
+from cronoq_sansio.service.lookups import Lookups, task_info
 from cronoq_sansio.service.messages import (
     Call,
     ListFinished,
@@ -129,7 +129,7 @@ class Listings:
         pools = tuple(dict.fromkeys(request.pools)) or tuple(self._engine.pools)
         tasks, looked = self._engine.list_live(pools, statuses, request.after, limit)
         after = max((task.stored for task in tasks), default=0)
-        return StoredPage(tuple(map(live_info, tasks)), looked), after
+        return StoredPage(tuple(map(task_info, tasks)), looked), after
 
     def _page(self, live: StoredPage, stored: StoredPage, limit: int) -> TaskPage:
         """Both parts by id, cut where one of them does not know more, by number, and by bytes."""

@@ -79,8 +79,8 @@ def unknown(ref: TaskRef) -> Rejection:
     return Rejection(Code.NOT_FOUND, f"no task with key {ref!r}" if isinstance(ref, str) else f"no task with id {ref}")
 
 
-def live_info(task: Task) -> TaskInfo:
-    """What `Get` shows of a task that has not ended."""
+def task_info(task: Task) -> TaskInfo:
+    """What `Get` shows of a task, live or ended; whether there is an output is for the cache and the store to say."""
     spec = task.spec
     return TaskInfo(
         task.id,
@@ -92,7 +92,7 @@ def live_info(task: Task) -> TaskInfo:
         task.max_attempts,
         task.created,
         task.last_started or None,
-        None,
+        task.finished or None,
         task.message,
         False,
         spec.priority,

@@ -15,6 +15,7 @@ from cronoq_sansio.engine.actions import TaskEnded
 from cronoq_sansio.engine.task import Retained
 from cronoq_sansio.limits import MAX_LIST_SCAN
 from cronoq_sansio.service.id_index import IdIndex
+from cronoq_sansio.service.lookups import task_info
 from cronoq_sansio.service.messages import TaskInfo, TaskResult
 from cronoq_sansio.settings import OutputSettings
 from cronoq_sansio.spec import TaskStatus
@@ -67,24 +68,7 @@ class InfoCache:
         self._order.append(task.id)
         if self._ids is not None:
             self._ids.add(task.id)
-        self._entries[task.id] = InfoEntry(
-            TaskInfo(
-                task.id,
-                task.status,
-                spec.pool,
-                spec.key,
-                spec.kind,
-                task.attempt,
-                task.max_attempts,
-                task.created,
-                task.last_started or None,
-                task.finished,
-                task.message,
-                False,
-                spec.priority,
-            ),
-            ended.after,
-        )
+        self._entries[task.id] = InfoEntry(task_info(task), ended.after)
         if spec.key:
             self._keys[spec.key] = task.id
 

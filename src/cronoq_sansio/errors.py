@@ -40,6 +40,11 @@ class Code(Enum):
 
     INVALID = "invalid"
     UNKNOWN_POOL = "unknown_pool"
+    UNKNOWN_RESOURCE = "unknown_resource"
+    RESOURCE_EXCEEDS_CAPACITY = "resource_exceeds_capacity"
+    CYCLE = "cycle"
+    UNKNOWN_DEPENDENCY = "unknown_dependency"
+    FULL = "full"
     OVERLOADED = "overloaded"
     DUPLICATE_KEY_IN_BATCH = "duplicate_key_in_batch"
     NOT_FOUND = "not_found"
@@ -68,6 +73,28 @@ class Mapping:
 MAPPINGS: dict[Code, Mapping] = {
     Code.INVALID: Mapping(GrpcStatus.INVALID_ARGUMENT, 400, "Malformed request or task.", "Fix the request."),
     Code.UNKNOWN_POOL: Mapping(GrpcStatus.NOT_FOUND, 404, "No pool with that name.", "Fix the pool name."),
+    Code.UNKNOWN_RESOURCE: Mapping(
+        GrpcStatus.NOT_FOUND, 404, "No resource with that name.", "Fix the resource name."
+    ),
+    Code.RESOURCE_EXCEEDS_CAPACITY: Mapping(
+        GrpcStatus.INVALID_ARGUMENT,
+        400,
+        "More units than the resource's permits or burst: the task could never run.",
+        "Request fewer units.",
+    ),
+    Code.CYCLE: Mapping(GrpcStatus.INVALID_ARGUMENT, 400, "The dependencies form a cycle.", "Fix the graph."),
+    Code.UNKNOWN_DEPENDENCY: Mapping(
+        GrpcStatus.NOT_FOUND,
+        404,
+        "A dependency on an unknown id, or on an unknown key in a pool that does not wait for keys.",
+        "Submit the parent first, or set `await_unknown_dependencies_s`.",
+    ),
+    Code.FULL: Mapping(
+        GrpcStatus.RESOURCE_EXHAUSTED,
+        429,
+        "Queue bounds reached in a pool with the overflow policy `wait`; callers within the process wait instead.",
+        "Retry with backoff.",
+    ),
     Code.OVERLOADED: Mapping(
         GrpcStatus.RESOURCE_EXHAUSTED,
         429,

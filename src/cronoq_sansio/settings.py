@@ -66,6 +66,8 @@ class LimitSettings:
     keepalive_timeout: int = 20 * SECOND
     key_retention: int = 3_600 * SECOND
     key_retention_max: int = 1_000_000
+    max_deps: int = 256
+    max_resources: int = 16
 
 
 @value
@@ -88,6 +90,38 @@ class PoolSettings:
     max_pending: int = 100_000
     retry: RetryPolicy = DEFAULT_RETRY
     max_slots_per_worker: int = 1_024
+    overflow: str = "reject"
+    """What happens when a bound would be passed: `wait`, `reject`, `shed_lowest`, `shed_oldest`."""
+    max_pending_by_class: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
+    """Bounds of single classes, critical first; None = only the pool's bound."""
+    default_duration: int = 1 * SECOND
+    """Estimated run time while nothing was learned."""
+    await_unknown_dependencies: int | None = None
+    """How long a task waits for a key that nobody has; None = it is refused."""
+    fair_share: bool = False
+    """Share between tenants; `tenant_weights` implies it."""
+    tenant_weights: tuple[tuple[str, float], ...] = ()
+    """Sorted by tenant; others weigh 1."""
+
+
+@value
+class ResourceSettings:
+    """One table of `[[resources]]`: a semaphore or a token bucket, shared over all pools."""
+
+    name: str
+    kind: str
+    """`semaphore` or `token_bucket`."""
+    permits: int = 0
+    """Of a semaphore, ≥ 1."""
+    rate: float = 0.0
+    """Of a token bucket: tokens per second, finite and > 0."""
+    burst: int = 0
+    """Of a token bucket: its capacity, ≥ 1."""
+
+    @property
+    def capacity(self) -> int:
+        """The most units that a task can ever have."""
+        return self.permits if self.kind == "semaphore" else self.burst
 
 
 @value
@@ -118,4 +152,5 @@ class Settings:
     limits: LimitSettings = LimitSettings()
     outputs: OutputSettings = OutputSettings()
     pools: tuple[PoolSettings, ...] = (PoolSettings(),)
+    resources: tuple[ResourceSettings, ...] = ()
     auth: AuthSettings = AuthSettings()

@@ -1,5 +1,6 @@
 """What a task is: the specification that a caller submits, and the words for its life."""
 
+from dataclasses import replace
 from enum import IntEnum
 
 from cronoq_sansio.values import value
@@ -66,6 +67,48 @@ class RetryOverride:
     jitter: bool | None
 
 
+class Condition(IntEnum):
+    """What a dependency asks of the end of its parent (engine.md section 5), numbered as on the wire."""
+
+    ON_SUCCESS = 1
+    """`SUCCEEDED`."""
+    ON_COMPLETE = 2
+    """Any terminal status."""
+    ON_FAILURE = 3
+    """`FAILED` or `DEAD_LETTERED`."""
+
+
+@value
+class Dependency:
+    """An edge as submitted: the task runs only after another one ended as asked."""
+
+    ref: int | str
+    """Id or key of the parent."""
+    condition: int
+    """A `Condition` number."""
+
+
+@value
+class Scheduling:
+    """What a task asks of the scheduler beyond its pool and class. Most tasks ask for nothing: `TaskSpec.scheduling`
+    is None for them, and the hot path looks at that alone.
+    """
+
+    deadline: int | None = None
+    """Wall time by which it should have ended; past ones are allowed and most urgent. ≥ 0."""
+    deadline_in: int | None = None
+    """The same as nanoseconds after the arrival; at most one of the two. Absolute once the task is admitted."""
+    duration_hint: int | None = None
+    """Estimated run time in nanoseconds; ≥ 0."""
+    dependencies: tuple[Dependency, ...] = ()
+    resources: tuple[tuple[str, int], ...] = ()
+    """Names and units ≥ 1 that an attempt holds or consumes; sorted by name."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Labels that a worker must carry; sorted by name."""
+    tenant: str = ""
+    """Whose task it is, for sharing by weights; empty is a tenant like others."""
+
+
 @value
 class TaskSpec:
     """A task as submitted, checked against the fixed limits, never changed after."""
@@ -89,3 +132,13 @@ class TaskSpec:
     """Sorted by name; travels to the worker."""
     size: int
     """Bytes of the encoded specification; counts against `limits.max_payload_bytes`."""
+    scheduling: Scheduling | None = None
+    """None = nothing beyond pool and class."""
+
+
+def with_deadline_at(spec: TaskSpec, arrival: int) -> TaskSpec:
+    """The specification with a relative deadline made absolute; `arrival` is wall time."""
+    asked = spec.scheduling
+    if asked is None or asked.deadline_in is None:
+        return spec
+    return replace(spec, scheduling=replace(asked, deadline=arrival + asked.deadline_in, deadline_in=None))

@@ -4,6 +4,7 @@ Events name leases by id. A report for a lease that is not held is stale: it cha
 is the set of the workers of one pool that registered with exactly the same labels, as a sorted tuple of pairs.
 """
 
+from cronoq_sansio.settings import ResourceSettings
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.values import value
 
@@ -17,6 +18,15 @@ class TaskSubmitted:
     request: object
     """Opaque; comes back in the answer."""
     spec: TaskSpec
+    may_wait: bool = False
+    """In a pool that overflows by waiting: the answer may come later, once there is room (engine.md section 9)."""
+
+
+@value
+class SubmissionWithdrawn:
+    """Whoever waits for room for this `request` does not want it any more; it is never answered."""
+
+    request: object
 
 
 @value
@@ -43,6 +53,14 @@ class GroupCapacitySet:
     pool: str
     labels: Labels
     capacity: int
+
+
+@value
+class ResourceLimitSet:
+    """A configured resource has other limits from now on; what runs keeps what it has."""
+
+    resource: ResourceSettings
+    """Same name and kind as before."""
 
 
 @value
@@ -159,9 +177,11 @@ class CommitsResumed:
 
 Event = (
     TaskSubmitted
+    | SubmissionWithdrawn
     | BatchSubmitted
     | TaskCancelled
     | GroupCapacitySet
+    | ResourceLimitSet
     | DispatchReturned
     | LeasesReleased
     | LeaseRenewed

@@ -1,7 +1,8 @@
 """What the engine wants written: rows by value, idempotent to write again. All times are wall time in Unix nanoseconds.
 
 A task is two rows: its specification, written once by `TaskInserted`, and its state, replaced by `TaskChanged` and
-`TaskFinished`. A task without a state row is READY and has never started. All records of one step belong to one
+`TaskFinished`. A task without a state row is READY and has never started. A BLOCKED row may be unblocked by now: recovery judges its
+edges anew. All records of one step belong to one
 transaction; of several records for the same row only the last one matters.
 
 `TaskLoaded`, `TaskDamaged` and `FinishedLoaded` come back from a store at recovery.
@@ -12,14 +13,38 @@ from cronoq_sansio.values import value
 
 
 @value
+class Edge:
+    """A dependency as stored: which task it names was decided at submit, so that a key may be used again later."""
+
+    parent: int
+    """Id of the parent; 0 = nobody has had the key yet."""
+    key: str
+    """Set while, and only while, `parent` is 0: the awaited key."""
+    condition: int
+    """A `Condition` number."""
+
+
+@value
 class TaskInserted:
-    """The specification row."""
+    """The specification row, and one row per edge."""
 
     task_id: int
     spec: TaskSpec
     max_attempts: int
     """As promised at submit, whatever the pool's policy says later."""
     arrival: int
+    edges: tuple[Edge, ...] = ()
+    """Its dependencies, resolved; in the order of the specification."""
+
+
+@value
+class EdgeResolved:
+    """The awaited key of a live task has appeared: all its edges with that key have this parent from now on."""
+
+    task_id: int
+    """The child."""
+    key: str
+    parent: int
 
 
 @value
@@ -32,7 +57,7 @@ class TaskChanged:
     attempt: int
     """Attempts started so far."""
     due: int
-    """When RETRYING: the time of the next attempt, else 0."""
+    """When RETRYING: the time of the next attempt. When BLOCKED and awaiting keys: when the wait ends. Else 0."""
     first_started: int
     """0 = never."""
     last_started: int
@@ -65,7 +90,7 @@ class OutputStored:
     content_type: str
 
 
-Record = TaskInserted | TaskChanged | TaskFinished | OutputStored
+Record = TaskInserted | EdgeResolved | TaskChanged | TaskFinished | OutputStored
 
 
 @value
@@ -86,7 +111,7 @@ class TaskDamaged:
 
 @value
 class FinishedLoaded:
-    """A finished task that is still within key retention."""
+    """A finished task that is still within key retention, or that a live task depends on."""
 
     task_id: int
     pool: str

@@ -20,6 +20,7 @@ from cronoq_sansio.engine.lanes import Lane
 from cronoq_sansio.engine.listing import LiveIds
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Task
+from cronoq_sansio.engine.victims import for_pool
 from cronoq_sansio.settings import PoolSettings
 
 #: Points are counted in billionths, so that a score is an integer: 10,000, 1,000, 100 and 10 points per class …
@@ -46,6 +47,7 @@ class Pool:
         "pending_by_class",
         "queued",
         "settings",
+        "victims",
     )
 
     def __init__(self, settings: PoolSettings, live: Mapping[int, Task], now: int) -> None:
@@ -58,6 +60,8 @@ class Pool:
         self.figures = Figures(now)
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
+        self.victims = for_pool(settings.overflow, live, self.pending_by_class)
+        """Whom the policy sheds next; None when it sheds nobody."""
         self.queued = False
         """The pool stands in the engine's list of pools that may have something to dispatch."""
 

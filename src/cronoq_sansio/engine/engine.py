@@ -27,6 +27,7 @@ from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.engine.timers import TimerHeap
+from cronoq_sansio.engine.waiting_room import WaitingRoom
 from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import PoolSettings, Settings
 
@@ -45,6 +46,7 @@ class Engine:
         self.pools = {pool.name: Pool(pool, self.tasks.live, now) for pool in settings.pools}
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
+        self.waiting_room = WaitingRoom()
         self.totals = Totals()
         self.random = Random(seed)
         self.now = now
@@ -141,8 +143,8 @@ class Engine:
         self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
-        if self._awake and not (len(events) == 1 and type(events[0]) is ev.LeasesReleased):
-            self._dispatch()
+        if not (len(events) == 1 and type(events[0]) is ev.LeasesReleased):
+            self._pump()
         return self._finish()
 
     def next_timeout(self) -> int | None:
@@ -203,6 +205,7 @@ class Engine:
             "leases": self.running,
             "backoffs": len(self.retries),
             "groups": sum(len(pool.groups.by_labels) for pool in self.pools.values()),
+            **self.waiting_room.statistics(),
             "step": self.number,
         }
 
@@ -229,6 +232,18 @@ class Engine:
         if step.writes:
             self.written = self.number
         return step
+
+    def _pump(self) -> None:
+        """Dispatch, then let those in who wait for room, and again, until nothing changes."""
+        self._more = False
+        if self._awake:
+            self._dispatch()
+        while self.waiting_room.waiting and not self._more:
+            left = self.waiting_room.admit(self, MAX_UNITS)
+            if left == MAX_UNITS:
+                return
+            self._dispatch()
+            self._more = self._more or not left
 
     def _dispatch(self) -> None:
         units = MAX_UNITS
@@ -263,8 +278,12 @@ class Engine:
         self._note_due = (now if long_ago else due) + INTERVAL
 
     def _submitted(self, event: ev.TaskSubmitted) -> None:
-        outcome, after = admission.submit(self, event.spec)
-        self.step.once_durable.append(Answer(event.request, outcome, after))
+        answer = admission.submit(self, event.spec, event.request, event.may_wait)
+        if answer is not None:
+            self.step.once_durable.append(Answer(event.request, *answer))
+
+    def _submission_withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
+        self.waiting_room.withdraw(event.request)
 
     def _batch_submitted(self, event: ev.BatchSubmitted) -> None:
         outcome, after = admission.submit_batch(self, event.specs)
@@ -386,6 +405,7 @@ class Engine:
 
 HANDLERS: dict[type, Callable[..., None]] = {
     ev.TaskSubmitted: Engine._submitted,
+    ev.SubmissionWithdrawn: Engine._submission_withdrawn,
     ev.BatchSubmitted: Engine._batch_submitted,
     ev.TaskCancelled: Engine._cancelled,
     ev.GroupCapacitySet: Engine._capacity_set,

@@ -29,19 +29,20 @@ SUCCEEDED = int(TaskStatus.SUCCEEDED)
 FAILED = int(TaskStatus.FAILED)
 DEAD_LETTERED = int(TaskStatus.DEAD_LETTERED)
 CANCELLED = int(TaskStatus.CANCELLED)
+SHED = int(TaskStatus.SHED)
 
 NEW = 0
 
 #: From → where it may go. READY → READY does not exist: a dispatch that is taken back was RUNNING.
 MOVES: dict[int, frozenset[int]] = {
     NEW: frozenset({READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
-    READY: frozenset({RUNNING, CANCELLED, FAILED}),  # FAILED only at recovery
+    READY: frozenset({RUNNING, CANCELLED, FAILED, SHED}),  # FAILED only at recovery
     RUNNING: frozenset({READY, RETRYING, SUCCEEDED, FAILED, DEAD_LETTERED, CANCELLED}),
     RETRYING: frozenset({READY, CANCELLED, FAILED}),  # FAILED only at recovery
 }
 
 #: Name of the count in `Totals` for each end.
-ENDS = {SUCCEEDED: "succeeded", FAILED: "failed", DEAD_LETTERED: "dead_lettered", CANCELLED: "cancelled"}
+ENDS = {SUCCEEDED: "succeeded", FAILED: "failed", DEAD_LETTERED: "dead_lettered", CANCELLED: "cancelled", SHED: "shed"}
 
 
 def _move(task: Task, status: int) -> None:
@@ -64,8 +65,11 @@ def admit(engine: "Engine", task: Task) -> None:
 def make_ready(engine: "Engine", task: Task) -> None:
     """Queue a task at its place. Not stored: a row that waits for its time says the same."""
     _move(task, READY)
-    task.pool.lanes[task.spec.priority].push(task)
-    engine.wake(task.pool)
+    pool = task.pool
+    pool.lanes[task.spec.priority].push(task)
+    if pool.victims is not None:
+        pool.victims.add(task)
+    engine.wake(pool)
     if engine.watched:
         _tell(engine, task, READY)
 
@@ -162,6 +166,12 @@ def cancel(engine: "Engine", task: Task, message: str) -> Lease | None:
         _end_lease(engine, lease).figures.cancelled += 1
     _end(engine, task, CANCELLED, message)
     return lease
+
+
+def shed(engine: "Engine", task: Task, message: str) -> None:
+    """End a READY task to make room for another one."""
+    assert task.status == READY, f"{task} is not READY and cannot be shed"
+    _end(engine, task, SHED, message)
 
 
 def fail_waiting(engine: "Engine", task: Task, message: str) -> None:

@@ -247,6 +247,7 @@ def skip(engine: "Engine", task: Task, message: str) -> None:
 
 def shed(engine: "Engine", task: Task, message: str) -> None:
     """End a READY task to make room for another one."""
+    assert task.status == READY, f"{task} is not READY"
     _end(engine, task, SHED, message)
 
 

@@ -238,12 +238,12 @@ class Engine:
         self._more = False
         if self._awake:
             self._dispatch()
-        while self.waiting_room.waiting and not self._more:
-            left = self.waiting_room.admit(self, MAX_UNITS)
-            if left == MAX_UNITS:
-                return
+        units = MAX_UNITS
+        while self.waiting_room.waiting and not self._more and self.waiting_room.admit(self):
             self._dispatch()
-            self._more = self._more or not left
+            units -= 1
+            if not units:
+                self._more = True
 
     def _dispatch(self) -> None:
         units = MAX_UNITS

@@ -264,12 +264,9 @@ class Engine:
                 units = dependencies.settle(self, units)
             if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
-            if not room.waiting:
+            if not units or not room.waiting or not room.admit(self):
                 break
-            left = room.admit(self, units)
-            if left == units:
-                break
-            units = left
+            units -= 1
         if not units:
             self._more = True
         for pool in self._awake:  # held back, or not served to the end

@@ -18,6 +18,7 @@ from random import Random
 from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step
+from cronoq_sansio.engine.dependencies import Dependencies
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.leases import Leases
@@ -45,6 +46,7 @@ class Engine:
         self.pools = {pool.name: Pool(pool, self.tasks.live, now) for pool in settings.pools}
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
+        self.dependencies = Dependencies()
         self.totals = Totals()
         self.random = Random(seed)
         self.now = now
@@ -125,6 +127,10 @@ class Engine:
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
+        while not self.dependencies.fire(self, MAX_UNITS):
+            pass
+        while not self.dependencies.settle(self, MAX_UNITS):
+            pass
         return self._finish()
 
     # --- the one entry
@@ -141,19 +147,18 @@ class Engine:
         self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
+        if self.dependencies.unsettled:
+            self.dependencies.settle(self, MAX_UNITS)
         if self._awake and not (len(events) == 1 and type(events[0]) is ev.LeasesReleased):
             self._dispatch()
         return self._finish()
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
-        if self._more:
+        if self._more or self.dependencies.unsettled:
             return self.now
-        due = self.leases.next_timeout()
-        backoff = self.retries.next()
-        if due is None or (backoff is not None and backoff < due):
-            return backoff
-        return due
+        dues = (self.leases.next_timeout(), self.retries.next(), self.dependencies.next_timeout())
+        return min((due for due in dues if due is not None), default=None)
 
     # --- looking
 
@@ -202,6 +207,7 @@ class Engine:
             "payload_bytes": self.tasks.payload_bytes,
             "leases": self.running,
             "backoffs": len(self.retries),
+            **self.dependencies.statistics(),
             "groups": sum(len(pool.groups.by_labels) for pool in self.pools.values()),
             "step": self.number,
         }
@@ -365,6 +371,8 @@ class Engine:
         while units and (task := self.retries.pop_due(self.now)) is not None:
             units -= 1
             self._backoff_over(task)
+        if units:
+            self.dependencies.fire(self, units)
 
     def _backoff_over(self, task: Task) -> None:
         task.timer = None

@@ -14,7 +14,7 @@ from cronoq_sansio.engine import retry
 from cronoq_sansio.engine.actions import Dispatch, TaskEnded, TaskMoved
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.labels import Group
-from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import Edge, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
 from cronoq_sansio.spec import TaskStatus
 
@@ -29,19 +29,29 @@ SUCCEEDED = int(TaskStatus.SUCCEEDED)
 FAILED = int(TaskStatus.FAILED)
 DEAD_LETTERED = int(TaskStatus.DEAD_LETTERED)
 CANCELLED = int(TaskStatus.CANCELLED)
+SKIPPED = int(TaskStatus.SKIPPED)
+SHED = int(TaskStatus.SHED)
 
 NEW = 0
 
 #: From → where it may go. READY → READY does not exist: a dispatch that is taken back was RUNNING.
 MOVES: dict[int, frozenset[int]] = {
-    NEW: frozenset({READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
-    READY: frozenset({RUNNING, CANCELLED, FAILED}),  # FAILED only at recovery
+    NEW: frozenset({BLOCKED, READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
+    BLOCKED: frozenset({READY, SKIPPED, CANCELLED, FAILED}),  # FAILED only at recovery
+    READY: frozenset({RUNNING, CANCELLED, FAILED, SHED}),  # FAILED only at recovery
     RUNNING: frozenset({READY, RETRYING, SUCCEEDED, FAILED, DEAD_LETTERED, CANCELLED}),
     RETRYING: frozenset({READY, CANCELLED, FAILED}),  # FAILED only at recovery
 }
 
 #: Name of the count in `Totals` for each end.
-ENDS = {SUCCEEDED: "succeeded", FAILED: "failed", DEAD_LETTERED: "dead_lettered", CANCELLED: "cancelled"}
+ENDS = {
+    SUCCEEDED: "succeeded",
+    FAILED: "failed",
+    DEAD_LETTERED: "dead_lettered",
+    CANCELLED: "cancelled",
+    SKIPPED: "skipped",
+    SHED: "shed",
+}
 
 
 def _move(task: Task, status: int) -> None:
@@ -49,16 +59,35 @@ def _move(task: Task, status: int) -> None:
     task.status = status
 
 
-def admit(engine: "Engine", task: Task) -> None:
-    """A new task: stored and queued."""
+def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...], *, blocked: bool, due: int = 0) -> None:
+    """A new task: stored, and queued unless it is blocked."""
     engine.tasks.add(task)
     task.stored = engine.number
-    engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created))
+    engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created, edges))
     engine.totals.submitted += 1
     if engine.watched:
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
-    make_ready(engine, task)
+    if blocked:
+        _move(task, BLOCKED)
+        _store(engine, task, due)
+    else:
+        make_ready(engine, task)
     _count_pending(engine, task, +1)
+
+
+def unblock(engine: "Engine", task: Task) -> None:
+    """Its edges are met. Not stored: recovery judges them anew."""
+    make_ready(engine, task)
+
+
+def skip(engine: "Engine", task: Task, message: str) -> None:
+    """End a blocked task whose edges cannot be met."""
+    _end(engine, task, SKIPPED, message)
+
+
+def shed(engine: "Engine", task: Task, message: str) -> None:
+    """End a queued task to make room."""
+    _end(engine, task, SHED, message)
 
 
 def make_ready(engine: "Engine", task: Task) -> None:
@@ -201,6 +230,10 @@ def _end(
         TaskFinished(task.id, status, task.attempt, task.first_started, task.last_started, task.finished, task.message)
     )
     step.once_durable.append(TaskEnded(task, output, content_type, engine.number))
+    if engine.dependencies.any:
+        if before == BLOCKED:
+            engine.dependencies.dropped(task)
+        engine.dependencies.ended(task)
 
 
 def _count_pending(engine: "Engine", task: Task, difference: int) -> None:

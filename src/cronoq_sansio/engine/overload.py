@@ -5,11 +5,14 @@ tasks, so that a million large payloads do not end the process. A batch fits as 
 tested with the earlier ones counted in.
 """
 
+from typing import TYPE_CHECKING
+
 from cronoq_sansio.engine.dispatch import Pool
-from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.engine import Engine
 
 
 class Ahead:
@@ -29,10 +32,14 @@ class Ahead:
         self.by_pool[spec.pool] = self.by_pool.get(spec.pool, 0) + 1
 
 
-def refusal(
-    spec: TaskSpec, pool: Pool, tasks: TaskTable, limits: LimitSettings, ahead: Ahead | None = None
-) -> Rejection | None:
+def make_room(engine: "Engine", spec: TaskSpec, pool: Pool) -> Rejection | None:
+    """Why this submission does not fit; None when it does."""
+    return refusal(engine, spec, pool)
+
+
+def refusal(engine: "Engine", spec: TaskSpec, pool: Pool, ahead: Ahead | None = None) -> Rejection | None:
     """Why this submission does not fit behind those `ahead`; None when it does."""
+    tasks, limits = engine.tasks, engine.limits
     pending, total, held = pool.pending, tasks.pending, tasks.payload_bytes
     if ahead is not None:
         pending += ahead.by_pool.get(spec.pool, 0)

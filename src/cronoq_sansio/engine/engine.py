@@ -135,6 +135,10 @@ class Engine:
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
+        while not self.dependencies.fire(self, MAX_UNITS):
+            pass
+        while not self.dependencies.settle(self, MAX_UNITS):
+            pass
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -171,7 +175,7 @@ class Engine:
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
-        if self._more:
+        if self._more or self.dependencies.unsettled:
             return self.now
         times = (
             self.leases.next_timeout(),

@@ -44,23 +44,30 @@ class Checked:
     """None = it depends on nothing."""
 
 
-def submit(engine: "Engine", spec: TaskSpec) -> tuple[Submitted | Rejection, int]:
-    """Take in one task; the outcome, and the step that it shows."""
+def submit(
+    engine: "Engine", spec: TaskSpec, request: object, may_wait: bool
+) -> tuple[Submitted | Rejection, int] | None:
+    """Take in one task; the outcome, and the step that it shows. None: it waits for room and is answered later."""
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
     checked = _check(engine, spec, ())
-    if type(checked) is Rejection:
+    if isinstance(checked, Rejection):
         return checked, 0
-    assert type(checked) is Checked
     if checked.resolved is not None and engine.dependencies.awaited(spec.key):
         cycle = _cycle(engine, [checked])
         if cycle is not None:
             return cycle[1], 0
-    refusal = overload.make_room(engine, spec, checked.pool)
-    if refusal is not None:
-        return refusal, 0
-    return Submitted(_admit(engine, checked, NOBODY).id, False), engine.number
+    room = overload.make_room(engine, spec, checked.pool)
+    if may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec)):
+        room = engine.waiting_room.park(request, spec)
+        return None if room is None else (room, 0)
+    if isinstance(room, Rejection):
+        return room, 0
+    submitted = Submitted(_admit(engine, checked, NOBODY).id, False)
+    if room is not None:
+        overload.shed(engine, room, spec)
+    return submitted, engine.number
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:

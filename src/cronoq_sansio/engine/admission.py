@@ -59,9 +59,8 @@ def submit(
             lifecycle.admit(engine, task)
             return Submitted(task.id, False), engine.number
     checked = _check(engine, spec, ())
-    if type(checked) is Rejection:
+    if isinstance(checked, Rejection):
         return checked, 0
-    assert type(checked) is Checked
     if checked.resolved is not None and engine.dependencies.awaited(spec.key):
         cycle = _cycle(engine, [checked])
         if cycle is not None:

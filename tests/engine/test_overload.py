@@ -2,11 +2,13 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import lifecycle
+from cronoq_sansio.engine import victims as victims_module
 from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.records import TaskFinished, TaskInserted
 from cronoq_sansio.engine.victims import SHED_LOWEST, SHED_OLDEST, Victims
@@ -467,6 +469,47 @@ def test_tasks_that_come_back_again_and_again_are_remembered_once():
         rig.engine.handle(gone, rig.now)
     assert sum(map(len, victims(rig)._by_class.values())) <= 6 + MAX_LANE_GARBAGE
     rig.engine.check_invariants(None)
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+@example_settings(max_examples=200)
+@given(
+    script=st.lists(
+        st.tuples(st.sampled_from(["new", "leave", "leave", "back", "pick"]), st.integers(0, 9)), min_size=20
+    )
+)
+def test_the_queue_of_victims_against_sorting(policy, script):
+    """Tasks come, leave and come back, the queue is compacted whenever it can be; it names whom sorting names."""
+    rig = Rig(pool(overflow=policy))
+    rig.submit(*(spec(priority=LOW) for _ in range(6)))
+    live = rig.engine.tasks.live
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(victims_module, "MAX_LANE_GARBAGE", 0)
+        pending = [0, 0, 0, 0]
+        queue = Victims(policy, live, pending)
+
+        def move(task, status, difference):
+            task.status = status
+            pending[LOW] += difference
+            if difference > 0:
+                queue.add(task)
+
+        for task in live.values():
+            task.status = int(TaskStatus.RUNNING)
+        for what, index in script:
+            ready = sorted(id for id, task in live.items() if task.status == TaskStatus.READY)
+            rest = sorted(id for id in live if id not in ready)
+            if what == "new" and rest:
+                move(live[max(rest)], int(TaskStatus.READY), +1)
+            elif what == "back" and rest:
+                move(live[rest[index % len(rest)]], int(TaskStatus.READY), +1)
+            elif what == "leave" and ready:
+                move(live[ready[index % len(ready)]], int(TaskStatus.RUNNING), -1)
+            elif what == "pick":
+                victim = queue.pick(NORMAL)
+                expected = ready[-1 if policy == SHED_LOWEST else 0] if ready else None
+                assert (victim.id if victim else None) == expected
+            queue.check_invariants([task for task in live.values() if task.status == TaskStatus.READY])
 
 
 def test_pools_that_shed_nothing_keep_no_queue_of_victims():

@@ -34,7 +34,7 @@ taken out looks for its first one ever longer.
 class WaitingRoom:
     """Everybody who waits for room in the pools of one engine."""
 
-    __slots__ = ("_arrivals", "_lines", "_places")
+    __slots__ = ("_arrivals", "_lines", "_places", "waiting")
 
     def __init__(self) -> None:
         self._lines: dict[tuple[str, int], Line] = {}
@@ -42,11 +42,8 @@ class WaitingRoom:
         self._places: dict[object, tuple[tuple[str, int], int]] = {}
         """Where a request stands: its line, and its number there."""
         self._arrivals = 0
-
-    @property
-    def waiting(self) -> int:
+        self.waiting = 0
         """How many wait."""
-        return len(self._places)
 
     def has_line(self, spec: TaskSpec) -> bool:
         """True when others of that pool and class wait already: a newcomer that may wait stands behind them."""
@@ -68,12 +65,14 @@ class WaitingRoom:
             line = self._lines[place] = OrderedDict()
         line[self._arrivals] = (request, spec)
         self._places[request] = (place, self._arrivals)
+        self.waiting += 1
         return None
 
     def withdraw(self, request: object) -> None:
         """This caller does not want to wait any longer. One that does not wait, or not any more, is left alone."""
         standing = self._places.pop(request, None)
         if standing is not None:
+            self.waiting -= 1
             place, number = standing
             line = self._lines[place]
             del line[number]

@@ -295,6 +295,10 @@ class Resources:
                 assert self._open[rack.pool.index][rack.demand].numbers[rack] == rack.place
             else:
                 assert rack.stock.shut.numbers[rack] == rack.least() == min(shelf.least for shelf in rack.shelves())
+        for stock in self._stocks.values():
+            first = stock.shut.first()
+            due = None if first is None else stock.due(stock.shut.numbers[first])
+            assert stock.noted or stock.due_at == due, f"timer of {stock.name}: {stock.due_at}, not {due}"
         shut = sum(len(stock.shut.numbers) for stock in self._stocks.values())
         assert len(open_racks) + shut == len(self._racks)
 
@@ -325,7 +329,7 @@ class Resources:
     def _claim(self, pool: "Pool", demand: "Demand", needs: Needs) -> Claim:
         """A new claim on the shelf of its needs."""
         stocked = [(self._stocks[name], units) for name, units in needs]
-        main, amount = min(stocked, key=lambda need: need[0].rank)
+        main, amount = min(stocked, key=lambda need: (-need[1], need[0].rank))
         others = tuple((stock, units) for stock, units in stocked if stock is not main)
         shelf = self._shelves.get((demand, main, others))
         if shelf is None:

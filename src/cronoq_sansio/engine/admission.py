@@ -51,6 +51,13 @@ def submit(
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
+    if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
+        pool = engine.pools.get(spec.pool)
+        if pool is not None and overload.plainly_fits(engine, spec, pool):  # nothing that could be wrong is left
+            now = engine.now
+            task = Task(engine.tasks.issue(), spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            lifecycle.admit(engine, task)
+            return Submitted(task.id, False), engine.number
     checked = _check(engine, spec, ())
     if isinstance(checked, Rejection):
         return checked, 0
@@ -64,10 +71,10 @@ def submit(
         return None if room is None else (room, 0)
     if isinstance(room, Rejection):
         return room, 0
-    submitted = Submitted(_admit(engine, checked, NOBODY).id, False)
+    task = _admit(engine, checked, NOBODY)
     if room is not None:
         overload.shed(engine, room, spec)
-    return submitted, engine.number
+    return Submitted(task.id, False), engine.number
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:

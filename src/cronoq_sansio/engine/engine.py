@@ -135,8 +135,9 @@ class Engine:
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
-        dependencies = self.dependencies
-        while dependencies.any and not (dependencies.fire(self, MAX_UNITS) and dependencies.settle(self, MAX_UNITS)):
+        while not self.dependencies.fire(self, MAX_UNITS):
+            pass
+        while not self.dependencies.settle(self, MAX_UNITS):
             pass
         if self.step.writes:
             self.written = self.number

@@ -91,7 +91,7 @@ def block(engine: "Engine", task: Task) -> None:
 
 
 def unblock(engine: "Engine", task: Task) -> None:
-    """Every edge of a BLOCKED task is met."""
+    """Every edge of a BLOCKED task is met. Not stored: recovery judges them anew."""
     make_ready(engine, task)
 
 

@@ -87,7 +87,7 @@ ENDS = {
 def test_what_each_condition_makes_of_each_end(how, condition, by_key, late):
     rig = Rig(pool(overflow="shed_lowest", max_pending=10))
     parent, end = how(rig)
-    child_of = spec(deps=[dep("p" if by_key else parent, condition)])
+    child_of = spec(deps=[dep("p" if by_key else parent, condition)], priority=Priority.HIGH)
     if late:
         end()
         (child,) = rig.submit(child_of)

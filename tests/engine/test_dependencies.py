@@ -320,7 +320,9 @@ def test_cancelled_children_leave_nothing_with_a_long_living_parent():
 def test_what_is_stored_of_a_blocked_task():
     rig = awaiting()
     rig.submit(spec("a"))
-    step = rig.handle(ev.TaskSubmitted(None, spec(deps=[dep("x", FAILURE), 1, dep("x", COMPLETE), "a", dep(1, COMPLETE)])))
+    step = rig.handle(
+        ev.TaskSubmitted(None, spec(deps=[dep("x", FAILURE), 1, dep("x", COMPLETE), "a", dep(1, COMPLETE)]))
+    )
     inserted, changed = step.writes
     assert inserted.edges == (
         Edge(0, "x", FAILURE),

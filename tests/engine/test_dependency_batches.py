@@ -1,4 +1,4 @@
-"""Batches whose members wait for each other: order, keys defined anywhere, cycles, and refusals that name the member."""
+"""Batches whose members wait for each other: order, keys defined anywhere, cycles, refusals that name the member."""
 
 from itertools import permutations
 

@@ -10,7 +10,6 @@ from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import BatchOutcome, Submitted
 from cronoq_sansio.errors import Code
-from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import Condition, TaskStatus
 from tests.engine.harness import dep, pool, spec
 from tests.engine.test_recovery import Site

@@ -214,10 +214,11 @@ def test_an_unknown_id_is_not_awaited():
 def test_a_parent_is_known_for_its_retention(ref):
     rig = Rig(limits=LimitSettings(key_retention=100 * SECOND))
     (parent,) = rig.submit(spec("p"))
-    rig.handle(ev.TaskCancelled(None, parent))
+    others = rig.submit(*(spec() for _ in range(MAX_UNITS)))
+    rig.handle(*(ev.TaskCancelled(None, task) for task in (*others, parent)))
     rig.now += 100 * SECOND - 1
     rig.submit(spec(deps=[dep(ref, COMPLETE)]))
-    rig.now += 1
+    rig.now += 1  # there are more of them than one step forgets
     assert rig.refused(spec(deps=[dep(ref, COMPLETE)])).code is Code.UNKNOWN_DEPENDENCY
 
 
@@ -264,6 +265,14 @@ def test_a_dead_parent_skips_at_once_and_the_caller_has_an_id():
     assert answer.outcome.task_id == ended.task.id and not answer.outcome.duplicate
     assert answer.after == ended.after == step.number
     assert total(rig, "skipped") == 1 and rig.engine.find("c").status == TaskStatus.SKIPPED
+
+
+def test_the_first_edge_that_is_impossible_is_the_reason():
+    rig = Rig()
+    a, b = rig.submit(spec("a"), spec("b"))
+    rig.handle(ev.TaskCancelled(None, a), ev.TaskCancelled(None, b))
+    (child,) = rig.submit(spec(deps=[dep("a", COMPLETE), "b", dep("a", FAILURE)]))
+    assert "'b'" in message(rig, child) and message(rig, child).endswith("on_success")
 
 
 def test_edges_that_are_met_already_are_not_stored():
@@ -462,13 +471,16 @@ def test_nobody_is_late_whose_key_is_there_but_not_written_yet():
 
 def test_an_awaited_task_comes_and_its_end_decides():
     rig = awaiting()
-    (child,) = rig.submit(spec(deps=["later"]))
+    (child,) = rig.submit(spec("c", deps=["later"]))
     assert rig.status(child) == "BLOCKED" and rig.engine.next_timeout() == START + 60 * SECOND
     rig.advance(59 * SECOND)
     step = rig.handle(ev.TaskSubmitted(None, spec("later")))
     parent = rig.answers[-1].task_id
     assert [record for record in step.writes if type(record) is EdgeResolved] == [EdgeResolved(child, "later", parent)]
     assert rig.engine.next_timeout() is None, "nothing is awaited any more"
+    rig.advance(SECOND)
+    (answer,) = rig.engine.handle([ev.TaskSubmitted(None, spec("c"))], rig.now).once_durable
+    assert answer.outcome.duplicate and answer.after == step.number, "the row of the child was written then"
     rig.advance(100 * SECOND)
     rig.slots(1)
     rig.complete(parent)
@@ -486,6 +498,17 @@ def test_the_wait_ends():
     assert message(rig, child) == "no task with the key 'later' came within 60 s"
     (late,) = rig.submit(spec("later"))
     assert rig.status(late) == "READY" and counts(rig) == NOTHING
+
+
+def test_many_waits_end_in_portions():
+    rig = awaiting()
+    count = MAX_UNITS + 5
+    rig.engine.handle([ev.TaskSubmitted(None, spec(deps=["later"])) for _ in range(count)], rig.now)
+    rig.now += 60 * SECOND
+    step = rig.handle(ev.TimerFired())
+    assert len(step.writes) == MAX_UNITS and rig.engine.next_timeout() <= rig.now
+    rig.handle(ev.TimerFired())
+    assert total(rig, "skipped") == count and counts(rig) == NOTHING
 
 
 def test_one_of_two_awaited_keys_is_not_enough():

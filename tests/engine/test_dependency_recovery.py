@@ -248,7 +248,7 @@ def test_a_key_that_came_is_not_awaited_again():
     site = awaiting()
     (child,) = site.rig.submit(spec(deps=["k", dep("k", COMPLETE)]))
     (parent,) = site.rig.submit(spec("k"))
-    assert site.store.edges[child] == [Edge(parent, "", SUCCESS), Edge(parent, "", COMPLETE)]
+    assert site.store.inserted[child].edges == (Edge(parent, "", SUCCESS), Edge(parent, "", COMPLETE))
     rig = site.crash(after=1_000 * SECOND)
     assert rig.status(child) == "BLOCKED" and rig.engine.next_timeout() is None
     rig.slots(1)

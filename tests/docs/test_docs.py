@@ -286,6 +286,16 @@ def test_the_worker_and_the_handlers_do_what_they_say(server, backend):
     assert re.fullmatch(r"to you about lunch after 20\d\d-.*\+00:00", printed[0]) and printed[1:] == ["1 sent", "6"]
 
 
+@pytest.mark.realtime
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_release_prints_what_the_page_shows(server, backend):
+    ((_, shown),) = blocks(ROOT / "docs" / "howto" / "dependencies.md", "text")
+    with server.up(), server.run("release.py", backend) as release:
+        printed = release.stdout.read()
+        assert release.wait(30) == 0
+    assert re.sub(r"task \d+ ", "task 3 ", printed) == shown
+
+
 @contextmanager
 def start(folder, environ, *arguments):
     """A Python process whose output can be read; killed if it still runs in the end."""

@@ -6,7 +6,7 @@ import anyio
 
 from cronoq.client import Client, ClientError, Dep
 from cronoq.handlers import Tasks
-from cronoq.worker import Reject
+from cronoq.worker import Permanent
 
 SERVER = "127.0.0.1:7070"
 tasks = Tasks()
@@ -20,7 +20,7 @@ def build(version: str) -> str:
 @tasks.handler("check")
 def check(version: str) -> None:
     if version == "1.0":
-        raise Reject("2 tests failed")
+        raise Permanent("2 tests failed")
 
 
 @tasks.handler("publish")

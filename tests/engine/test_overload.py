@@ -70,7 +70,7 @@ CASES = [(bound, policy, priority) for bound, policy in OUTCOMES for priority in
 
 SETTINGS = {
     "pool": "pool 'default' has 4 pending tasks, its max_pending is 4",
-    "class": "pool 'default' has 1 pending tasks of class {0}, its max_pending_by_class.{0} is 1",
+    "class": "pool 'default' has 1 pending task of class {0}, its max_pending_by_class.{0} is 1",
     "total": "the server has 4 pending tasks, limits.max_pending_total is 4",
     "payload": "live tasks hold 40 bytes and this one 10, limits.max_payload_bytes is 40",
 }

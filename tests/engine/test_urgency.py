@@ -8,7 +8,7 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.dispatch import AGE_CAP, BASE, score
 from cronoq_sansio.spec import Priority
-from tests.engine.harness import START, STEADY, Rig, pool, spec
+from tests.engine.harness import STEADY, START, Rig, pool, spec
 
 NORMAL, LOW, HIGH, CRITICAL = Priority.NORMAL, Priority.LOW, Priority.HIGH, Priority.CRITICAL
 

@@ -1,5 +1,7 @@
 """Tasks that only some workers may run; python labels.py."""
 
+from collections.abc import Awaitable, Callable
+
 import trio
 
 from cronoq.client import Client
@@ -7,7 +9,7 @@ from cronoq.testing import run, serve
 from cronoq.worker import Lease, Worker
 
 
-def handler(name: str, seconds: float):
+def handler(name: str, seconds: float) -> Callable[[Lease], Awaitable[None]]:
     async def work(lease: Lease) -> None:
         print(f"{lease.text()}: {name}")
         await trio.sleep(seconds)

@@ -15,18 +15,28 @@ async def work(lease: Lease) -> None:
 
 
 async def classes(client: Client, target: str) -> None:
-    for priority in ("low", "normal", "high", "critical"):
-        await client.submit(priority, priority=priority)
-    await finish(target)
+    ids = [(await client.submit(name, priority=name)).id for name in ("low", "normal", "high", "critical")]
+    await run_all(client, target, ids)
 
 
 async def deadlines(client: Client, target: str) -> None:
-    await client.submit("no deadline")
-    await client.submit("in a minute", deadline_in=60, duration_hint=1)
-    await client.submit("in 20 s, takes 15 s", deadline_in=20, duration_hint=15, priority="low")
-    await client.submit("due now", deadline_in=0, priority="low")
-    await client.submit("high", priority="high")
-    await finish(target)
+    tasks = [
+        await client.submit("no deadline"),
+        await client.submit("in a minute", deadline_in=60, duration_hint=1),
+        await client.submit("in 20 s, takes 15 s", deadline_in=20, duration_hint=15, priority="low"),
+        await client.submit("due now", deadline_in=0, priority="low"),
+        await client.submit("high", priority="high"),
+    ]
+    await run_all(client, target, [task.id for task in tasks])
+
+
+async def run_all(client: Client, target: str, ids: list[int]) -> None:
+    """One worker with one slot until these tasks are done; in which order they started."""
+    started.clear()
+    async with Worker(target, "default", work):
+        for task in ids:
+            await client.wait(task)
+    print(*started, sep=" | ")
 
 
 async def waiting(client: Client, target: str) -> None:
@@ -39,15 +49,6 @@ async def waiting(client: Client, target: str) -> None:
             await client.submit(f"normal {number}")
             await trio.sleep(1)
     print(f"low: started after {started['low'] - begin:.0f} s")
-
-
-async def finish(target: str) -> None:
-    """One worker with one slot until everything is done; in which order it started."""
-    started.clear()
-    async with Client(target) as client, Worker(target, "default", work):
-        while (await client.snapshot()).live_tasks:
-            await trio.sleep(1)
-    print(*started, sep=" | ")
 
 
 async def main() -> None:

@@ -1,10 +1,13 @@
 """The simplest store there is: the last record of each row. What a real one must look like from the engine."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import (
+    Edge,
+    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
     OutputStored,
@@ -32,8 +35,18 @@ class NaiveStore:
                 self.inserted[record.task_id] = record
             elif type(record) is OutputStored:
                 self.outputs[record.task_id] = record
+            elif type(record) is EdgeResolved:
+                self._resolve(record)
             else:
                 self.states[record.task_id] = record
+
+    def _resolve(self, record: EdgeResolved) -> None:
+        row = self.inserted[record.task_id]
+        edges = tuple(
+            Edge(record.parent, "", edge.condition) if not edge.parent and edge.key == record.key else edge
+            for edge in row.edges
+        )
+        self.inserted[record.task_id] = replace(row, edges=edges)
 
     def rows(self) -> list[LoadedRecord]:
         """What recovery reads."""

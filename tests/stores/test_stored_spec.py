@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from cronoq._stores.stored_spec import UndecodableSpec, decode_spec, encode_spec
 from cronoq_sansio.clock import MAX_CLIENT_DURATION
-from cronoq_sansio.limits import MAX_MULTIPLIER
 from cronoq_sansio.engine.records import Edge
+from cronoq_sansio.limits import MAX_MULTIPLIER
 from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec
 
 durations = st.integers(0, MAX_CLIENT_DURATION)

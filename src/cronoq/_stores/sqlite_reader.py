@@ -18,6 +18,7 @@ from cronoq._stores.sqlite_schema import connect, statement
 from cronoq._stores.stored_spec import UndecodableSpec, decode_spec
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import (
+    Edge,
     FinishedLoaded,
     LoadedRecord,
     TaskChanged,
@@ -92,8 +93,10 @@ def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[l
     last = after
     if rows:
         edges, last = read_edges(connection, after, rows[-1][0], _text_or_bytes)
+        if last < rows[-1][0]:
+            rows = [row for row in rows if row[0] <= last]
     connection.execute("COMMIT")
-    return [_live(row, edges) for row in rows if row[0] <= last], last
+    return [_live(row, edges.get(row[0], ())) for row in rows], last
 
 
 def _portion(connection: sqlite3.Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
@@ -126,25 +129,24 @@ def _text(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _live(row: tuple[Any, ...], edges: Edges) -> LoadedRecord:
+def _live(row: tuple[Any, ...], edges: tuple[Edge, ...] | str) -> LoadedRecord:
     types = tuple(map(type, row))
-    task_id, pool, kind, key, priority, arrival, max_attempts, tenant, spec, *state = row
+    task_id, pool, kind, key, priority, arrival, most, tenant, spec, status, attempt, due, first, last, message = row
     if types == _NEVER_STARTED:
         changed = None
-    elif types == _STARTED and TaskStatus.BLOCKED <= state[0] < TaskStatus.SUCCEEDED:
-        changed = TaskChanged(task_id, *state)
+    elif types == _STARTED and TaskStatus.BLOCKED <= status < TaskStatus.SUCCEEDED:
+        changed = TaskChanged(task_id, status, attempt, due, first, last, message)
     else:
         return TaskDamaged(task_id, "the stored row is damaged: a column is missing or of a wrong type")
     if not Priority.CRITICAL <= priority <= Priority.LOW:
         return TaskDamaged(task_id, f"the stored row is damaged: there is no priority class {priority}")
-    waits_for = edges.get(task_id, ())
-    if isinstance(waits_for, str):
-        return TaskDamaged(task_id, waits_for)
+    if isinstance(edges, str):
+        return TaskDamaged(task_id, edges)
     try:
-        decoded = decode_spec(spec, intern(pool), intern(kind), key, priority, tenant, waits_for)
+        decoded = decode_spec(spec, intern(pool), intern(kind), key, priority, tenant, edges)
     except UndecodableSpec as error:
         return TaskDamaged(task_id, str(error))
-    return TaskLoaded(TaskInserted(task_id, decoded, max_attempts, arrival, waits_for), changed)
+    return TaskLoaded(TaskInserted(task_id, decoded, most, arrival, edges), changed)
 
 
 def finished_start(connection: sqlite3.Connection, since: int, count: int) -> End:

@@ -17,7 +17,6 @@ MUST rules:
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Protocol
 
 from cronoq_sansio.engine.records import (
@@ -121,11 +120,16 @@ def resolve(edges: tuple[Edge, ...], parents: Mapping[str, int]) -> tuple[Edge, 
     )
 
 
+NOTHING_ASKED = Scheduling()
+
+
 def scheduling_of(asked: Scheduling, edges: tuple[Edge, ...]) -> Scheduling | None:
     """What `load` gives back of it: its dependencies are those that the edges name; None when nothing is asked."""
-    named = tuple(Dependency(edge.parent or edge.key, edge.condition) for edge in edges)
-    loaded = replace(asked, dependencies=named)
-    return None if loaded == Scheduling() else loaded
+    named = tuple([Dependency(edge.parent or edge.key, edge.condition) for edge in edges])
+    loaded = Scheduling(
+        asked.deadline, asked.deadline_in, asked.duration_hint, named, asked.resources, asked.labels, asked.tenant
+    )
+    return None if loaded == NOTHING_ASKED else loaded
 
 
 Done = Callable[[StoreError | None], None]

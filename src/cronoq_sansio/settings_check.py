@@ -12,7 +12,6 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
@@ -159,8 +158,8 @@ def allowed(key: Key) -> str:
 
 
 def plain(number: float) -> str:
-    """A number as a person writes it: 0.000000001 and not 1e-09."""
-    return format(Decimal(str(number)), "f")
+    """A number as a person writes it: 0.000000001 and not 1e-09. No range of a key has more places."""
+    return f"{number:.9f}".rstrip("0").rstrip(".") if isinstance(number, float) else str(number)
 
 
 class _Checker:

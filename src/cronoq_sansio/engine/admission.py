@@ -22,15 +22,26 @@ if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
 
-def submit(engine: "Engine", spec: TaskSpec) -> tuple[Submitted | Rejection, int]:
-    """Take in one task; the outcome, and the step that it shows."""
+def submit(
+    engine: "Engine", spec: TaskSpec, request: object, may_wait: bool
+) -> tuple[Submitted | Rejection, int] | None:
+    """Take in one task; the outcome, and the step that it shows. None: it waits for room and is answered later."""
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
-    checked = _check(engine, spec, None)
-    if type(checked) is Rejection:
+    checked = _check(engine, spec)
+    if isinstance(checked, Rejection):
         return checked, 0
-    return _admit(engine, spec, *checked), engine.number  # type: ignore[misc]
+    room = overload.make_room(engine, spec, checked[0])
+    if may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec)):
+        room = engine.waiting_room.park(request, spec)
+        return None if room is None else (room, 0)
+    if isinstance(room, Rejection):
+        return room, 0
+    submitted = _admit(engine, spec, *checked)
+    if room is not None:
+        overload.shed(engine, room, spec)
+    return submitted, engine.number
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:
@@ -44,9 +55,12 @@ def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOu
         if duplicate is not None:
             known[index] = duplicate
             continue
-        checked = _twice(spec, defined) or _check(engine, spec, ahead)
+        checked = _twice(spec, defined) or _check(engine, spec)
         if isinstance(checked, Rejection):
             return _of_member(checked, index), 0
+        refusal = overload.refusal(engine, spec, checked[0], ahead)
+        if refusal is not None:
+            return _of_member(refusal, index), 0
         fresh[index] = checked
         if spec.key:
             defined[spec.key] = index
@@ -73,7 +87,7 @@ def _twice(spec: TaskSpec, defined: dict[str, int]) -> Rejection | None:
     return Rejection(Code.DUPLICATE_KEY_IN_BATCH, f"key {spec.key!r} is defined by task[{first}] already")
 
 
-def _check(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Rejection | tuple[Pool, RetryPolicy]:
+def _check(engine: "Engine", spec: TaskSpec) -> Rejection | tuple[Pool, RetryPolicy]:
     """Why the task is not taken in; or its pool and its policy."""
     pool = engine.pools.get(spec.pool)
     if pool is None:
@@ -81,7 +95,7 @@ def _check(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Re
     policy = retry.resolve(spec.retry, pool.settings.retry)
     if policy.max_attempts < 1:
         return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
-    return overload.refusal(spec, pool, engine.tasks, engine.limits, ahead) or (pool, policy)
+    return pool, policy
 
 
 def _admit(engine: "Engine", spec: TaskSpec, pool: Pool, policy: RetryPolicy) -> Submitted:

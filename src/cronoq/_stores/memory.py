@@ -23,7 +23,7 @@ from cronoq_sansio.engine.records import (
 )
 from cronoq_sansio.ids import first_memory_id
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask, TaskInfo
-from cronoq_sansio.spec import TaskStatus, tenant_of
+from cronoq_sansio.spec import TaskStatus
 
 LEASES_PER_TERM = 1 << 40
 """Distance between the first lease ids of two terms of one process. Batches do not carry lease ids, so the highest one
@@ -110,7 +110,6 @@ class MemoryStore:
             message=state.message if state else "",
             output_available=False,
             priority=spec.priority,
-            tenant=tenant_of(spec),
         )
         return StoredTask(info, None, "")
 

@@ -188,7 +188,7 @@ class TaskInfo:
     priority: int
     """Index of the class, or -1 when unknown."""
     tenant: str = ""
-    """Whose task it is; empty also when unknown."""
+    """Whose task it is; empty without."""
 
 
 @value

@@ -159,7 +159,7 @@ def allowed(key: Key) -> str:
 
 def plain(number: float) -> str:
     """A number as a person writes it: 0.000000001 and not 1e-09. No range of a key has more places."""
-    return f"{number:.9f}".rstrip("0").rstrip(".") if isinstance(number, float) else str(number)
+    return str(int(number)) if number == int(number) else f"{number:.9f}".rstrip("0")
 
 
 class _Checker:

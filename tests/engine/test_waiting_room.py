@@ -232,15 +232,15 @@ def test_bytes_are_not_waited_for():
     assert rig.id("d") == 3
 
 
-def test_a_head_whose_bytes_do_not_fit_any_more_is_refused_when_its_turn_comes():
+def test_a_head_whose_bytes_do_not_fit_any_more_is_refused_without_waiting_on():
     rig = Callers(pool(overflow="wait", max_pending=1), pool("b"), limits=LimitSettings(max_payload_bytes=40))
     rig.wait("a")
     rig.wait("b", spec(size=30))
     rig.wait("c", spec(size=10))
-    rig.submit(spec(pool="b", size=15))
+    rig.handle(ev.TaskSubmitted(None, spec(pool="b", size=15)))
+    assert rig.told["b"].code is Code.OVERLOADED and "hold 25 bytes and this one 30" in rig.told["b"].message
     rig.cancel("a")
-    assert rig.told["b"].code is Code.OVERLOADED and "hold 15 bytes and this one 30" in rig.told["b"].message
-    assert type(rig.told["c"]) is Submitted, "the room is still there for the next one"
+    assert type(rig.told["c"]) is Submitted, "the next one is the head now"
 
 
 def test_other_checks_come_before_waiting():
@@ -301,7 +301,7 @@ def test_the_number_of_those_who_wait_is_bounded(monkeypatch):
 
 def test_many_are_let_in_in_portions():
     """A step does a bounded number of consequences; the rest is due now, and nobody is forgotten."""
-    rig = Callers(pool(overflow="wait", max_pending=3_000), pool("b", overflow="wait"))
+    rig = Callers(pool(overflow="wait", max_pending=3_000))
     engine, waiting = rig.engine, MAX_UNITS + 500
     engine.handle([ev.BatchSubmitted(None, (spec(),) * 3_000)], rig.now)
     engine.handle([ev.TaskSubmitted(number, spec(), True) for number in range(waiting)], rig.now)

@@ -135,6 +135,10 @@ class Engine:
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
+        while not self.dependencies.fire(self, MAX_UNITS):
+            pass
+        while not self.dependencies.settle(self, MAX_UNITS):
+            pass
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -171,7 +175,7 @@ class Engine:
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
-        if self._more:
+        if self._more or self.dependencies.unsettled:
             return self.now
         times = (
             self.leases.next_timeout(),
@@ -264,12 +268,9 @@ class Engine:
                 units = dependencies.settle(self, units)
             if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
-            if not room.waiting:
+            if not units or not room.waiting or not room.admit(self):
                 break
-            left = room.admit(self, units)
-            if left == units:
-                break
-            units = left
+            units -= 1
         if not units:
             self._more = True
         for pool in self._awake:  # held back, or not served to the end

@@ -68,6 +68,7 @@ def _check_everything(engine: "Engine") -> None:
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
     assert len(engine.retries) == backing_off, "there is not one backoff timer per RETRYING task"
+    engine.dependencies.check_invariants(engine)
     engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])

@@ -91,7 +91,7 @@ def block(engine: "Engine", task: Task) -> None:
 
 
 def unblock(engine: "Engine", task: Task) -> None:
-    """Every edge of a BLOCKED task is met."""
+    """Every edge of a BLOCKED task is met. Not stored: recovery judges them anew."""
     make_ready(engine, task)
 
 
@@ -303,6 +303,8 @@ def _end(
     )
     step.once_durable.append(TaskEnded(task, output, content_type, engine.number))
     if engine.dependencies.any:
+        if before == BLOCKED:
+            engine.dependencies.dropped(task)
         engine.dependencies.ended(task)
 
 

@@ -152,13 +152,14 @@ def _bound_passed(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead) 
         before = classes.get((pool.name, index), 0)
         place = (who, f"tasks of class {name}", f"its max_pending_by_class.{name}")
         bounds.insert(1, (pool.pending_by_class[index], before, of_class, *place))
-    passed = None
+    passed, code = None, Code.FULL if settings.overflow == WAIT else Code.OVERLOADED
     for pending, before, bound, who, what, setting in bounds:
+        text = f"{who} never has more than {bound} pending {what}, {setting} is {bound}"
+        if not bound:
+            return _Passed(Code.OVERLOADED, text, "raise it", False)
         if before >= bound:
-            text = f"{who} never has more than {bound} pending {what}, {setting} is {bound}"
-            return _Passed(Code.OVERLOADED, text, "split the batch, or raise it" if before else "raise it", False)
-        if passed is None and pending + before >= bound:
-            code = Code.FULL if settings.overflow == WAIT else Code.OVERLOADED
+            passed = _Passed(code, text, "split the batch, or raise it", False)
+        elif passed is None and pending + before >= bound:
             text = f"{who} has {pending + before} pending {what}, {setting} is {bound}"
             passed = _Passed(code, text, "retry later", True)
     return passed

@@ -1,20 +1,19 @@
 """Callers that wait for room in pools whose policy is `wait` (engine.md section 9).
 
 A submission that may wait and would pass a bound stands in a line: one per pool and class, first come, first served.
-Whenever pending tasks became fewer, heads of lines are submitted anew: of those that fit now the higher class first,
-then who has waited longest. All checks are made again at that moment, so a waiting submission whose key exists by
-then is a duplicate, and one whose pool of bytes ran out is refused. It arrives when it is admitted: age and
-`deadline_in` count from there.
+When pending tasks have become fewer, heads of lines are submitted anew, one at a time: of those that fit the higher
+class first, then who has waited longest. All checks are made again at that moment, so a waiting submission whose key
+exists by then is a duplicate. It arrives when it is admitted: its age and `deadline_in` count from there. Nobody waits
+for bytes: a head that the payload budget has no room for is refused as soon as it is one.
 
-Invariants: no line is empty; between two calls of `handle` no head fits, unless the units of the last one ran out; at
-most `MAX_WAITING_SUBMISSIONS` wait, each counted once. Waiting and withdrawing cost the same however many wait; a
-look for heads that fit costs a comparison per line.
+Invariants: no line is empty; between two calls of `handle` it is nobody's turn, unless the units of the last one ran
+out; at most `MAX_WAITING_SUBMISSIONS` wait, each of them once. Waiting and withdrawing cost the same however many wait;
+to see whose turn it is costs a comparison per line.
 
 Who waits is not stored: a term that ends has promised them nothing.
 """
 
 from collections import OrderedDict
-from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import admission, overload
@@ -80,31 +79,25 @@ class WaitingRoom:
             if not line:
                 del self._lines[place]
 
-    def admit(self, engine: "Engine", units: int) -> int:
-        """Submit heads anew, at most `units` of them, as long as one fits; returns the units that are left.
+    def admit(self, engine: "Engine") -> bool:
+        """Submit anew and answer the one whose turn it is; False when it is nobody's turn.
 
-        Nothing in here makes room, so a line whose head does not fit is looked at once.
+        What was admitted may start at once and make room for the next one: pools dispatch before this is called again.
         """
-        heads = [
+        turns = [
             (priority, next(iter(line)), name)
             for (name, priority), line in self._lines.items()
-            if overload.fits(engine, engine.pools[name], priority)
+            if self._has_turn(engine, name, line)
         ]
-        heapify(heads)
-        while heads and units:
-            priority, number, name = heappop(heads)
-            if not overload.fits(engine, engine.pools[name], priority):
-                continue
-            units -= 1
-            line = self._lines[name, priority]
-            request, spec = line[number]
-            self.withdraw(request)
-            answer = admission.submit(engine, spec, request, may_wait=False)
-            assert answer is not None
-            engine.step.once_durable.append(Answer(request, *answer))
-            if line:
-                heappush(heads, (priority, next(iter(line)), name))
-        return units
+        if not turns:
+            return False
+        priority, number, name = min(turns)
+        request, spec = self._lines[name, priority][number]
+        self.withdraw(request)
+        answer = admission.submit(engine, spec, request, may_wait=False)
+        assert answer is not None
+        engine.step.once_durable.append(Answer(request, *answer))
+        return True
 
     def statistics(self) -> dict[str, int]:
         """Sizes of everything that grows."""
@@ -119,9 +112,14 @@ class WaitingRoom:
             for number, (request, spec) in line.items():
                 assert (spec.pool, spec.priority) == place, f"{request!r} stands in the wrong line"
                 standing[request] = (place, number)
-            pool = engine.pools[place[0]]
-            assert pool.settings.overflow == overload.WAIT, f"line {place} waits, its pool does not"
-            fits = overload.fits(engine, pool, place[1])
-            assert more or not fits, f"somebody waits in line {place} although there is room"
+            assert engine.pools[place[0]].settings.overflow == overload.WAIT, f"line {place} waits, its pool does not"
+            idle = not more and self._has_turn(engine, place[0], line)
+            assert not idle, f"somebody waits in line {place} although there is room"
         assert standing == self._places, "who waits and where disagree"
         assert len(standing) <= MAX_WAITING_SUBMISSIONS, "too many wait"
+
+    def _has_turn(self, engine: "Engine", name: str, line: Line) -> bool:
+        """The head of a line fits now; or it never will while live tasks hold so many bytes, and is told so."""
+        _, spec = line[next(iter(line))]
+        held, budget = engine.tasks.payload_bytes, engine.limits.max_payload_bytes
+        return held + spec.size > budget or overload.fits(engine, engine.pools[name], spec.priority)

@@ -2,19 +2,21 @@
 
 import pytest
 from hypothesis import given
+from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import lifecycle
+from cronoq_sansio.engine import victims as victims_module
 from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.records import TaskFinished, TaskInserted
 from cronoq_sansio.engine.victims import SHED_LOWEST, SHED_OLDEST, Victims
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_LANE_GARBAGE
-from cronoq_sansio.settings import LimitSettings, Settings
-from cronoq_sansio.spec import Priority, TaskStatus
-from tests.engine.harness import Rig, attempts, pool, spec, total
+from cronoq_sansio.settings import LimitSettings, ResourceSettings, Settings
+from cronoq_sansio.spec import Condition, Priority, TaskStatus
+from tests.engine.harness import Rig, attempts, dep, pool, spec, total
 from tests.engine.naive_store import NaiveStore
 
 CRITICAL, HIGH, NORMAL, LOW = Priority
@@ -231,6 +233,57 @@ def test_ready_tasks_that_came_back_keep_their_place_in_the_order_of_shedding():
         rig.handle(ev.GroupCapacitySet("default", (), 0), *(ev.DispatchReturned(lease) for lease in leases))
         rig.submit(spec(priority=NORMAL))
         assert list(rig.ended) == [victim]
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+def test_blocked_tasks_are_not_shed(policy):
+    rig = Rig(pool(overflow=policy, max_pending=1))
+    rig.slots(1)
+    rig.submit(spec("parent"))
+    rig.submit(spec(priority=LOW, deps=["parent"]))
+    assert rig.refused(spec(priority=HIGH)).code is OVERLOADED
+    rig.slots(0)
+    rig.complete(1)
+    rig.submit(spec(priority=HIGH))
+    assert rig.status(2) == "SHED", "ready now, and nothing else changed"
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+def test_what_depends_on_a_victim_is_skipped(policy):
+    rig = Rig(pool(overflow=policy, max_pending=2))
+    rig.submit(spec("victim", priority=LOW), spec(priority=NORMAL, deps=["victim"]))
+    rig.submit(spec(priority=HIGH))
+    assert (rig.status(1), rig.status(2), rig.status(3)) == ("SHED", "SKIPPED", "READY")
+    assert rig.engine.tasks.pending == 1
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+@pytest.mark.parametrize(
+    ("condition", "status"),
+    [(Condition.ON_SUCCESS, "SKIPPED"), (Condition.ON_FAILURE, "SKIPPED"), (Condition.ON_COMPLETE, "READY")],
+)
+@pytest.mark.parametrize("retained", [0, 10])
+def test_a_newcomer_may_depend_on_its_own_victim(policy, condition, status, retained):
+    """It was admitted beside a task that lived; what becomes of it does not hang on what is remembered."""
+    rig = Rig(pool(overflow=policy, max_pending=1), limits=LimitSettings(key_retention_max=retained))
+    rig.submit(spec("victim", priority=LOW))
+    rig.handle(ev.TaskSubmitted(None, spec(priority=HIGH, deps=[dep("victim", condition)])))
+    assert rig.answers[-1] == Submitted(2, False)
+    assert rig.ended[1].task.status == TaskStatus.SHED
+    ended = rig.ended.get(2)
+    assert (TaskStatus(ended.task.status).name if ended else rig.status(2)) == status
+
+
+def test_a_task_that_waits_for_a_resource_may_be_shed():
+    rig = Rig(pool(overflow="shed_lowest", max_pending=1), resources=(ResourceSettings("s", "semaphore", permits=1),))
+    rig.slots(2)
+    rig.submit(spec(resources={"s": 1}))
+    rig.submit(spec(priority=LOW, resources={"s": 1}))
+    assert rig.status(2) == "READY"
+    rig.submit(spec(priority=HIGH, resources={"s": 1}))
+    assert (rig.status(2), rig.status(3)) == ("SHED", "READY")
+    rig.complete(1)
+    assert rig.order() == [1, 3]
 
 
 def test_only_the_own_pool_gives_way_to_the_bound_of_all_pools():
@@ -467,6 +520,47 @@ def test_tasks_that_come_back_again_and_again_are_remembered_once():
         rig.engine.handle(gone, rig.now)
     assert sum(map(len, victims(rig)._by_class.values())) <= 6 + MAX_LANE_GARBAGE
     rig.engine.check_invariants(None)
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+@example_settings(max_examples=200)
+@given(
+    script=st.lists(
+        st.tuples(st.sampled_from(["new", "leave", "leave", "back", "pick"]), st.integers(0, 9)), min_size=20
+    )
+)
+def test_the_queue_of_victims_against_sorting(policy, script):
+    """Tasks come, leave and come back, the queue is compacted whenever it can be; it names whom sorting names."""
+    rig = Rig(pool(overflow=policy))
+    rig.submit(*(spec(priority=LOW) for _ in range(6)))
+    live = rig.engine.tasks.live
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(victims_module, "MAX_LANE_GARBAGE", 0)
+        pending = [0, 0, 0, 0]
+        queue = Victims(policy, live, pending)
+
+        def move(task, status, difference):
+            task.status = status
+            pending[LOW] += difference
+            if difference > 0:
+                queue.add(task)
+
+        for task in live.values():
+            task.status = int(TaskStatus.RUNNING)
+        for what, index in script:
+            ready = sorted(id for id, task in live.items() if task.status == TaskStatus.READY)
+            rest = sorted(id for id in live if id not in ready)
+            if what == "new" and rest:
+                move(live[max(rest)], int(TaskStatus.READY), +1)
+            elif what == "back" and rest:
+                move(live[rest[index % len(rest)]], int(TaskStatus.READY), +1)
+            elif what == "leave" and ready:
+                move(live[ready[index % len(ready)]], int(TaskStatus.RUNNING), -1)
+            elif what == "pick":
+                victim = queue.pick(NORMAL)
+                expected = ready[-1 if policy == SHED_LOWEST else 0] if ready else None
+                assert (victim.id if victim else None) == expected
+            queue.check_invariants([task for task in live.values() if task.status == TaskStatus.READY])
 
 
 def test_pools_that_shed_nothing_keep_no_queue_of_victims():

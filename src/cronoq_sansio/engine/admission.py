@@ -51,10 +51,16 @@ def submit(
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
+    if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
+        pool = engine.pools.get(spec.pool)
+        if pool is not None and overload.plainly_fits(engine, spec, pool):  # nothing that could be wrong is left
+            now = engine.now
+            task = Task(engine.tasks.issue(), spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            lifecycle.admit(engine, task)
+            return Submitted(task.id, False), engine.number
     checked = _check(engine, spec, ())
-    if type(checked) is Rejection:
+    if isinstance(checked, Rejection):
         return checked, 0
-    assert type(checked) is Checked
     if checked.resolved is not None and engine.dependencies.awaited(spec.key):
         cycle = _cycle(engine, [checked])
         if cycle is not None:

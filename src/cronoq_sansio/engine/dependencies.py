@@ -197,26 +197,12 @@ class Dependencies:
     # --- ends
 
     def ended(self, task: Task) -> None:
-        """A task has ended: those that wait for it are judged by `settle`."""
+        """A task has ended: those that wait for it are judged by `settle`. It does not wait any more itself."""
+        self._drop(task)
         parent = self._parents.pop(task.id, None)
         if parent is not None:
             parent.status, parent.stored = task.status, task.stored
             self._ended.append((parent, iter(parent.children)))
-
-    def dropped(self, task: Task) -> None:
-        """A blocked task does not wait any more, whatever the reason. Any other task is left alone."""
-        blocked = self.any.pop(task.id, None)
-        if blocked is None:
-            return
-        if blocked.timer is not None:
-            self._timers.cancel(blocked.timer)
-        if not blocked.unmet:
-            return
-        for parent in blocked.parents:
-            if not parent.status:
-                del parent.children[task.id]
-                if not parent.children:
-                    del self._parents[parent.id or parent.key]
 
     # --- consequences, in portions
 
@@ -237,7 +223,7 @@ class Dependencies:
                 for child in islice(children, units):
                     units -= 1
                     work(engine, parent, child)
-                if units:  # it had no more
+                if units and queue:  # it had no more
                     queue.popleft()
         return units
 
@@ -279,8 +265,24 @@ class Dependencies:
         if parent.stored > task.stored:
             task.stored = parent.stored  # whoever sees it READY sees that this parent has ended
         if not blocked.unmet:
-            self.dropped(task)
+            self._drop(task)
             lifecycle.unblock(engine, task)
+
+    def _drop(self, task: Task) -> None:
+        """A blocked task does not wait any more, whatever the reason. Any other task is left alone."""
+        blocked = self.any.pop(task.id, None)
+        if blocked is None:
+            return
+        if blocked.timer is not None:
+            self._timers.cancel(blocked.timer)
+        for parent in blocked.parents:
+            if not parent.status:
+                del parent.children[task.id]
+                if not parent.children:
+                    del self._parents[parent.id or parent.key]
+        if not self.any:  # whatever still stood there has nobody who waits
+            self._appeared.clear()
+            self._ended.clear()
 
     # --- looking
 

@@ -128,7 +128,7 @@ class Engine:
     def begin(self, now: int) -> EngineStep:
         """Start to serve.
 
-        The step has everything that recovery changed; overdue backoffs are over before any dispatch.
+        The step has everything that recovery changed; overdue backoffs and waits for keys are over before any dispatch.
         """
         assert self._recovery is not None
         self._recovery = None
@@ -175,7 +175,7 @@ class Engine:
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
-        if self._more or self.dependencies.unsettled:
+        if self._more:
             return self.now
         times = (
             self.leases.next_timeout(),

@@ -303,8 +303,6 @@ def _end(
     )
     step.once_durable.append(TaskEnded(task, output, content_type, engine.number))
     if engine.dependencies.any:
-        if before == BLOCKED:
-            engine.dependencies.dropped(task)
         engine.dependencies.ended(task)
 
 

@@ -70,6 +70,13 @@ def fits(engine: "Engine", pool: "Pool", priority: int) -> bool:
     )
 
 
+def plainly_fits(engine: "Engine", spec: TaskSpec, pool: "Pool") -> bool:
+    """True for nearly every submission: no bound and no budget is near, so nothing has to be explained."""
+    return engine.tasks.payload_bytes + spec.size <= engine.limits.max_payload_bytes and fits(
+        engine, pool, spec.priority
+    )
+
+
 def refusal(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead = NOBODY) -> Rejection | None:
     """Why this submission does not fit behind those `ahead`; None when it does. Nobody gives way."""
     passed = _passed(engine, spec, pool, ahead)

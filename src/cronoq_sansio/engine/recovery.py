@@ -122,8 +122,7 @@ class Recovery:
             task.last_started = state.last_started
             task.message = state.message
         if _blocked(loaded):
-            task.status = lifecycle.BLOCKED
-            self._count_pending(task)
+            lifecycle.block(engine, task)
             self._blocked.append(loaded)
         else:
             self._resume(task, state)
@@ -142,11 +141,8 @@ class Recovery:
             lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
         else:  # a backoff that is over by now needs no timer
             lifecycle.make_ready(engine, task)
-        self._count_pending(task)
-
-    def _count_pending(self, task: Task) -> None:
         task.pool.count_pending(task, +1)
-        self._engine.tasks.pending += 1
+        engine.tasks.pending += 1
 
     def _note_end(self, task: Task) -> None:
         if task.status not in WAITING and task.id in self._asked:

@@ -169,7 +169,10 @@ def test_a_limit_of_zero_allows_none(limit: str, field: str) -> None:
 
 # --- any of them
 
-durations = st.none() | st.integers(0, MAX_CLIENT_DURATION // 1_000_000).map(lambda count: count * 1_000_000)
+seconds = st.integers(0, MAX_CLIENT_DURATION // SECOND).map(lambda count: count * SECOND)
+milliseconds = st.integers(0, 10**9).map(lambda count: count * 1_000_000)
+durations = st.none() | seconds | milliseconds
+"""What survives the way through a float."""
 texts = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=8)
 names = texts.filter(bool)
 edges = st.builds(Dependency, st.integers(1, (1 << 64) - 1) | names, st.sampled_from(Condition).map(int))

@@ -48,7 +48,7 @@ class Engine:
             pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)
         }
         self.dependencies = Dependencies()
-        self.resources = Resources(settings.resources, now)
+        self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
@@ -282,6 +282,7 @@ class Engine:
         now, resources = self.now, self.resources
         awake = self._awake
         while units:
+            units -= 1  # so that no fault in here can keep the loop for ever
             if resources.any:
                 resources.offers(now, awake, self._call)
             if len(awake) > 1 and not self._cut:
@@ -297,7 +298,7 @@ class Engine:
                 pool.queued = False
             del awake[:served]
             if resources.any and units:
-                resources.recall(now, Pool.recall)
+                resources.recall(now, _recall)
             if not awake and not (resources.any and resources.pending(now)):
                 break
         return units
@@ -491,3 +492,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
 
 def _index(pool: Pool) -> int:
     return pool.index
+
+
+def _recall(task: Task) -> None:
+    task.pool.recall(task)

@@ -8,6 +8,7 @@ from cronoq_sansio.clock import SECOND
 # --- what a request may name
 
 MAX_POOL_NAME = 64  #: spec
+MAX_RESOURCE_NAME = 64  #: spec
 MAX_CONTENT_TYPE = 128  #: spec
 MAX_WORKER_NAME = 64  #: spec; characters, longer names are cut
 MAX_WORKER_MESSAGE = 8_192  #: spec; failure messages are cut to min(this, max_message_bytes / 4)

@@ -21,17 +21,10 @@ UNBUILT_METHODS = {
 }
 
 UNBUILT_FIELDS = {
-    "deadline_in_s": 5.0,
-    "deadline_unix_ns": 1,
     "start_in_s": 0.0,
     "start_unix_ns": 0,
     "tolerance_s": 0.0,
     "on_miss": pb.MISS_POLICY_SKIP,
-    "duration_hint_s": 1.0,
-    "deps": [pb.Dep(target=pb.TaskRef(id=1))],
-    "resources": {"gpu": 1},
-    "labels": {"os": "linux"},
-    "tenant": "t",
 }
 
 NAN, INFINITY = float("nan"), float("inf")

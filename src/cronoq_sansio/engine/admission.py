@@ -12,7 +12,7 @@ exist already are duplicates and are not inserted; two members that define the s
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import lifecycle, overload, retry
-from cronoq_sansio.engine.actions import BatchOutcome, Submitted
+from cronoq_sansio.engine.actions import Answer, BatchOutcome, Submitted
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
@@ -22,15 +22,14 @@ if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
 
-def submit(engine: "Engine", spec: TaskSpec) -> tuple[Submitted | Rejection, int]:
-    """Take in one task; the outcome, and the step that it shows."""
+def submit(engine, spec, request, *, may_wait=False):
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
-        return duplicate
+        return Answer(request, *duplicate)
     checked = _check(engine, spec, None)
     if type(checked) is Rejection:
-        return checked, 0
-    return _admit(engine, spec, *checked), engine.number  # type: ignore[misc]
+        return Answer(request, checked, 0)
+    return Answer(request, _admit(engine, spec, *checked), engine.number)
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:

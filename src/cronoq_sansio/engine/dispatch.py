@@ -26,7 +26,7 @@ from cronoq_sansio.engine.figures import Figures
 from cronoq_sansio.engine.labels import Demand, Group, Groups
 from cronoq_sansio.engine.lanes import DeadlineLane, FairLane, Lane, Line
 from cronoq_sansio.engine.listing import LiveIds
-from cronoq_sansio.engine.victims import Victims
+from cronoq_sansio.engine.victims import for_pool
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Plan, Task
 from cronoq_sansio.settings import PoolSettings
@@ -95,8 +95,6 @@ class Pool:
         sharing = settings.fair_share or bool(settings.tenant_weights)
         self.shares = tuple(Shares(dict(settings.tenant_weights)) for _ in BASE) if sharing else None
         """Per class, in pools that share between tenants."""
-        self.victims = Victims(live) if settings.overflow.startswith("shed") else None
-        """Who could be shed, in pools that shed."""
         kind = FairLane if sharing else Lane
         self.lanes = tuple(kind(live, priority, self.groups.plain) for priority in range(len(BASE)))
         """One per class, of tasks with neither deadline nor labels."""
@@ -111,6 +109,8 @@ class Pool:
         """Per class, without and with deadline; used while special lanes are in play."""
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
+        self.victims = for_pool(settings.overflow, live, self.pending_by_class)
+        """Whom the policy sheds next; None when it sheds nobody."""
         self.called = 0
         """Queued tasks whose resources are promised."""
         self.queued = False

@@ -128,13 +128,17 @@ class Engine:
     def begin(self, now: int) -> EngineStep:
         """Start to serve.
 
-        The step has everything that recovery changed; overdue backoffs are over before any dispatch.
+        The step has everything that recovery changed; overdue backoffs and waits for keys are over before any dispatch.
         """
         assert self._recovery is not None
         self._recovery = None
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
+        while not self.dependencies.fire(self, MAX_UNITS):
+            pass
+        while not self.dependencies.settle(self, MAX_UNITS):
+            pass
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -158,7 +162,7 @@ class Engine:
         awake = self._awake
         if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
             pass  # nothing follows from it
-        elif self.dependencies.any or self.resources.any or self.waiting_room.any or len(awake) > 1 or self._held:
+        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
@@ -262,16 +266,11 @@ class Engine:
         while True:
             if dependencies.any:
                 units = dependencies.settle(self, units)
-            if self._held:
-                break
-            if self._awake or (resources.any and resources.pending(self.now)):
+            if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
-            if not room.any:
+            if not units or not room.waiting or not room.admit(self):
                 break
-            left = room.admit(self, units)
-            if left == units:
-                break
-            units = left
+            units -= 1
         if not units:
             self._more = True
         for pool in self._awake:  # held back, or not served to the end
@@ -333,9 +332,9 @@ class Engine:
         self._note_due = (now if long_ago else due) + INTERVAL
 
     def _submitted(self, event: ev.TaskSubmitted) -> None:
-        answer = admission.submit(self, event.spec, event.request, may_wait=event.may_wait)
+        answer = admission.submit(self, event.spec, event.request, event.may_wait)
         if answer is not None:
-            self.step.once_durable.append(answer)
+            self.step.once_durable.append(Answer(event.request, *answer))
 
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         self.waiting_room.withdraw(event.request)

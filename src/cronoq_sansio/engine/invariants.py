@@ -68,6 +68,8 @@ def _check_everything(engine: "Engine") -> None:
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
     assert len(engine.retries) == backing_off, "there is not one backoff timer per RETRYING task"
+    engine.dependencies.check_invariants(engine)
+    engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])
     listed = {task_id for pool in engine.pools.values() for task_id in pool.ids.after(0)}
@@ -93,6 +95,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     parked = [task.id for task in pending if task.plan is not None and task.plan.claim is not None]
     ready = sorted(task.id for task in pending if task.status == TaskStatus.READY)
     assert sorted(queued + parked) == ready, f"pool {name}: not each READY task stands in one queue or is parked"
+    if pool.victims is not None:
+        pool.victims.check_invariants([task for task in pending if task.status == TaskStatus.READY])
     groups = pool.groups
     busy = Counter(lease.group for lease in engine.leases.live.values() if lease.task.pool is pool)
     for labels, group in groups.by_labels.items():

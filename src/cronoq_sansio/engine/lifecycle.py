@@ -91,7 +91,7 @@ def block(engine: "Engine", task: Task) -> None:
 
 
 def unblock(engine: "Engine", task: Task) -> None:
-    """Every edge of a BLOCKED task is met."""
+    """Every edge of a BLOCKED task is met. Not stored: recovery judges them anew."""
     make_ready(engine, task)
 
 
@@ -247,6 +247,7 @@ def skip(engine: "Engine", task: Task, message: str) -> None:
 
 def shed(engine: "Engine", task: Task, message: str) -> None:
     """End a READY task to make room for another one."""
+    assert task.status == READY, f"{task} is not READY"
     _end(engine, task, SHED, message)
 
 

@@ -209,6 +209,9 @@ def test_what_runs_next_inside_a_test(backend):
                 await client.submit(resources={"tpu": 1})
             assert caught.value.code == "not_found" and not caught.value.retryable
             assert (await client.get(missing.id)).status == "ready"
+            for lease in leases.values():
+                worker.complete(lease)
+            assert (await client.wait(third.id)).ok
 
     play(backend, script)
 

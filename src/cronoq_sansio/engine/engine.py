@@ -288,8 +288,9 @@ class Engine:
         """Start what can start (engine.md section 4); the units that are left."""
         now, resources = self.now, self.resources
         awake = self._awake
-        while units:
-            units -= 1  # so that no fault in here can keep the loop for ever
+        for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
+            if not units:
+                break
             if resources.any:
                 resources.offers(now, awake, self._call)
             if len(awake) > 1 and not self._cut:

@@ -289,6 +289,7 @@ class Engine:
         now, resources = self.now, self.resources
         awake = self._awake
         while units:
+            units -= 1  # so that no fault in here can keep the loop for ever
             if resources.any:
                 resources.offers(now, awake, self._call)
             if len(awake) > 1 and not self._cut:
@@ -304,7 +305,7 @@ class Engine:
                 pool.queued = False
             del awake[:served]
             if resources.any and units:
-                resources.recall(now, Pool.recall)
+                resources.recall(now, _recall)
             if not awake and not (resources.any and resources.pending(now)):
                 break
         return units
@@ -498,3 +499,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
 
 def _index(pool: Pool) -> int:
     return pool.index
+
+
+def _recall(task: Task) -> None:
+    task.pool.recall(task)

@@ -296,6 +296,17 @@ def test_the_worker_and_the_handlers_do_what_they_say(server, backend):
     assert re.fullmatch(r"to you about lunch after 20\d\d-.*\+00:00", printed[0]) and printed[1:] == ["1 sent", "6"]
 
 
+@pytest.mark.realtime
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_pipeline_prints_what_the_page_says(server, backend):
+    with server.up(), server.run("pipeline.py", backend) as pipeline:
+        printed = pipeline.stdout.read().splitlines()
+        assert pipeline.wait(30) == 0
+    assert printed == [
+        *("publish skipped", "clean up succeeded", "resize failed", "describe succeeded", "fetch succeeded")
+    ]
+
+
 @contextmanager
 def start(folder, environ, *arguments):
     """A Python process whose output can be read; killed if it still runs in the end."""

@@ -3,10 +3,10 @@
 A *claim* is what tasks of one pool with the same labels and the same needs have in common: all of them fit what is
 spare, or none does. It keeps their ids in a heap by place.
 
-A *shelf* has the claims of one pool and labels that differ in the units of one resource only, their *main* one: of the
-resources that they need, the one with the largest capacity. So whether the shelf is of any use now takes one look at
-each of the other resources, and which of its claims is next one search among the amounts of the main one. Tasks that
-each ask for their own number of tokens and for one connection stand on one shelf, 300,000 of them.
+A *shelf* has the claims of one pool and labels that differ in the units of one resource only, their *main* one: the one
+of which they need most. So whether the shelf is of any use now takes one look at each of the other resources, and which
+of its claims is next one search among the amounts of the main one. Tasks that each ask for their own number of tokens
+and for one connection stand on one shelf, 300,000 of them.
 
 A *rack* has the shelves of one pool and labels that wait for the same resource, by the least amount that is of use to
 them. Customers with a bucket each who share a semaphore have a shelf each, in one rack while that is used up.

@@ -169,8 +169,13 @@ class Pool:
         """A called task did not start; neither did those beside it, which are recalled as well."""
         plan = task.plan
         assert plan is not None and plan.lane is not None
-        plan.lane.empty()
-        self.in_play.pop(plan.lane, None)
+        lane = plan.lane
+        lane.empty()
+        lane.listed = None
+        if lane.closed:
+            lane.closed = False
+            lane.demand.closed.remove(lane)
+        self.in_play.pop(lane, None)
         if not self.in_play:
             self._leave_lines()
 
@@ -241,7 +246,9 @@ class Pool:
             line.clear()
         for lane in self._plain:
             lane.listed, lane.closed = None, False
-        self.groups.plain.closed.clear()
+        plain = self.groups.plain
+        if plain.closed:
+            plain.closed = [lane for lane in plain.closed if lane.closed]
 
     def _lane(self, task: Task, plan: Plan) -> Lane:
         labels, priority, urgent = plan.demand.labels, task.spec.priority, plan.deadline is not None

@@ -214,6 +214,8 @@ def value_word(argument: Any) -> str:
         return " SECONDS"
     if "int" in hint:
         return " NUMBER"
+    if name.startswith("--after"):
+        return " TASK"
     if name in ("--label", "--tag"):
         return " NAME=VALUE"
     if name in ("--config", "--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key"):

@@ -115,6 +115,7 @@ COMMIT_RETRY_MIN = SECOND // 20  #: source page "Store errors": first pause befo
 COMMIT_RETRY_MAX = 5 * SECOND  #: … up to this
 MAX_COMMIT_TRIES = 5  #: source page "Store errors": tries of a commit that fails in another way than "unavailable"
 LOAD_PORTION = 1_000  #: records per portion of recovery
+LOAD_EDGES = 20_000  #: dependencies after which such a portion ends early, with the task they belong to
 PRUNE_PORTION = 1_000  #: rows per statement of pruning
 PRUNE_BYTES = 16 << 20  #: of payloads and outputs per statement of pruning: freeing them reads every page of theirs
 PRUNE_INTERVAL = 3_600 * SECOND  #: rows are kept for days, so an hour more makes no difference

@@ -209,14 +209,10 @@ class Dependencies:
     @property
     def unsettled(self) -> bool:
         """True while `settle` has something to do."""
-        return bool(self.any and (self._appeared or self._ended))
+        return bool(self._appeared or self._ended)
 
     def settle(self, engine: "Engine", units: int) -> int:
         """Work off up to `units` children of parents that came or ended, first come first; how many are left."""
-        if not self.any:
-            self._appeared.clear()
-            self._ended.clear()
-            return units
         for queue, work in ((self._appeared, self._store_parent), (self._ended, self._judge)):
             while units and queue:
                 parent, children = queue[0]

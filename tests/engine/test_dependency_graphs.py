@@ -178,12 +178,12 @@ def on_a_cycle(edges):
     """Every node that reaches itself, by following everything."""
     found = set()
     for start in range(len(edges)):
-        reached, todo = set(), [start]
-        while todo:
-            for parent, _ in edges[todo.pop()]:
+        reached, ahead = set(), [start]
+        while ahead:
+            for parent, _ in edges[ahead.pop()]:
                 if parent not in reached:
                     reached.add(parent)
-                    todo.append(parent)
+                    ahead.append(parent)
         if start in reached:
             found.add(start)
     return found
@@ -247,10 +247,10 @@ def test_the_topological_order_has_who_waits_for_no_cycle(parents):
 
 
 def reached(parents, node):
-    found, todo = set(), [node]
-    while todo:
-        for parent in parents[todo.pop()]:
+    found, ahead = set(), [node]
+    while ahead:
+        for parent in parents[ahead.pop()]:
             if parent not in found:
                 found.add(parent)
-                todo.append(parent)
+                ahead.append(parent)
     return found

@@ -162,20 +162,15 @@ class Engine:
         awake = self._awake
         if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
             pass  # nothing follows from it
-        elif (
-            self._more
-            or self.dependencies.any
-            or self.resources.any
-            or self.waiting_room.waiting
-            or len(awake) > 1
-            or self._held
-        ):
+        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
                 awake.pop().queued = self._more = False
             else:
                 self._more = True
+        else:  # whoever the last step left something to do for has ended by itself
+            self._more = False
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -288,8 +283,9 @@ class Engine:
         """Start what can start (engine.md section 4); the units that are left."""
         now, resources = self.now, self.resources
         awake = self._awake
-        while units:
-            units -= 1  # so that no fault in here can keep the loop for ever
+        for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
+            if not units:
+                break
             if resources.any:
                 resources.offers(now, awake, self._call)
             if len(awake) > 1 and not self._cut:

@@ -136,6 +136,11 @@ class TaskSpec:
     """None = nothing beyond pool and class."""
 
 
+def tenant_of(spec: TaskSpec) -> str:
+    """Whose task it is; empty when the caller named nobody."""
+    return spec.scheduling.tenant if spec.scheduling is not None else ""
+
+
 def with_deadline_at(spec: TaskSpec, arrival: int) -> TaskSpec:
     """The specification with a relative deadline made absolute; `arrival` is wall time."""
     asked = spec.scheduling

@@ -124,7 +124,7 @@ def compare(real, naive):
     assert real.resources.statistics()["called"] == len(naive.resources.called) == 0
     parked = {task.id: task.plan.place for task in real.live.values() if task.plan.claim is not None}
     assert parked == {task.id: task.plan.place for task in naive.resources.parked}
-    assert real.resources.any == bool(parked)
+    assert bool(real.resources.any) == bool(parked)
     for name, stock in naive.resources.stocks.items():
         assert real.resources._stocks[name].spare(real.now) == stock.spare()
     due, chance = real.resources.next_timeout(), naive.resources.next_chance()

@@ -55,6 +55,7 @@ class Resources:
         "_stirred",
         "_stocks",
         "_timers",
+        "any",
     )
 
     def __init__(self, settings: Iterable[ResourceSettings], live: Mapping[int, "Task"], now: int) -> None:
@@ -62,6 +63,8 @@ class Resources:
         self._live = live
         self._places = 0
         """The last place that was given."""
+        self.any = 0
+        """How many tasks are parked or called. Without any there is nothing to offer, recall or wait for."""
         self._parked = 0
         self._called: dict[int, Task] = {}
         self._claims: dict[tuple[Demand, Needs], Claim] = {}
@@ -74,11 +77,6 @@ class Resources:
         self._noted: list[Stock] = []
         """Resources that may have enough for a shut rack, or at another time than was known."""
         self._timers: TimerHeap[Stock] = TimerHeap()
-
-    @property
-    def any(self) -> bool:
-        """True while tasks are parked or called. Otherwise there is nothing to offer, recall or wait for."""
-        return bool(self._parked or self._called)
 
     def check(self, needs: Needs) -> Rejection | None:
         """Why no task can need this; None when it can."""
@@ -143,6 +141,7 @@ class Resources:
             before = claim.place
             claim.leave(task)
             self._parked -= 1
+            self.any -= 1
             if not claim.parked or claim.place != before:
                 self._changed(claim)
 
@@ -282,7 +281,7 @@ class Resources:
                 assert (plan.claim, plan.demand, plan.needs, plan.called) == (claim, demand, needs, False)
                 assert task.pool is shelf.pool and task.lease is None
             seen += len(tasks)
-        assert seen == self._parked
+        assert seen == self._parked and self.any == self._parked + len(self._called)
         assert sum(len(shelf.claims) for shelf in self._shelves.values()) == len(self._claims)
         for shelf in self._shelves.values():
             assert shelf.place == min(claim.place for claim in shelf.claims.things().values())
@@ -316,6 +315,7 @@ class Resources:
         before = claim.place
         claim.push(task)
         self._parked += 1
+        self.any += 1
         if not fresh and claim.place == before:
             return
         shelf = claim.shelf
@@ -355,6 +355,7 @@ class Resources:
     def _drop_promise(self, task: "Task", plan: "Plan") -> None:
         plan.called = False
         del self._called[task.id]
+        self.any -= 1
         task.pool.called -= 1
         for name, units in plan.needs:
             stock = self._stocks[name]

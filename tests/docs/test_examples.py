@@ -1,0 +1,36 @@
+"""Examples that bring their own server print what their pages show, and pages configure what their examples use."""
+
+import re
+import runpy
+import tomllib
+
+import pytest
+
+from tests.docs.test_docs import blocks
+from tests.tidy.tree import ROOT
+
+HOW_TO = ROOT / "docs" / "howto"
+EXAMPLES = ROOT / "docs" / "examples"
+
+PAGES = {"overload": "overload", "priorities-and-deadlines": "priorities", "labels": "labels"}
+"""Page → its example."""
+
+
+@pytest.mark.parametrize(("page", "example"), PAGES.items())
+def test_the_example_prints_what_its_page_shows(page, example, capsys):
+    path = HOW_TO / f"{page}.md"
+    assert f"{{literalinclude}} ../examples/{example}.py" in path.read_text(encoding="utf-8")
+    runpy.run_path(str(EXAMPLES / f"{example}.py"), run_name="__main__")
+    printed = [line for line in capsys.readouterr().out.splitlines() if not is_log(line)]
+    assert printed == blocks(path, "text")[-1][1].splitlines()
+
+
+def is_log(line):
+    """A line of the server's log: it begins with the time."""
+    return re.match(r"(\x1b\[\d+m)?\d{4}-\d\d-\d\d ", line) is not None
+
+
+def test_the_pools_of_the_example_are_those_that_the_page_configures():
+    ((_, toml),) = blocks(HOW_TO / "overload.md", "toml")
+    example = runpy.run_path(str(EXAMPLES / "overload.py"))
+    assert tomllib.loads(toml)["pools"] == example["POOLS"]

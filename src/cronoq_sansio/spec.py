@@ -90,8 +90,9 @@ class Dependency:
 
 @value
 class Scheduling:
-    """What a task asks of the scheduler beyond its pool and class. Most tasks ask for nothing: `TaskSpec.scheduling`
-    is None for them, and the hot path looks at that alone.
+    """What a task asks of the scheduler beyond its pool and class.
+
+    Most tasks ask for nothing: `TaskSpec.scheduling` is None for them, and the hot path looks at that alone.
     """
 
     deadline: int | None = None

@@ -107,9 +107,7 @@ def test_a_called_task_outscored_in_its_pool_waits_on_with_its_place():
     (second,) = rig.submit(needs(pool="b", db=1))
     (high,) = rig.submit(spec(pool="a", priority=Priority.HIGH))
     next_high = rig.submit(spec(pool="a", priority=Priority.HIGH))[0]
-    rig.handle(
-        ev.AttemptSucceeded(rig.lease(high).id, b"", ""), ev.AttemptSucceeded(rig.lease(holder).id, b"", "")
-    )
+    rig.handle(ev.AttemptSucceeded(rig.lease(high).id, b"", ""), ev.AttemptSucceeded(rig.lease(holder).id, b"", ""))
     assert rig.order() == [holder, high, next_high, second]
     rig.complete(second)
     rig.complete(next_high)

@@ -14,6 +14,7 @@ exist already are duplicates and are not inserted; two members that define the s
 Members are admitted after the members that they wait for, else in the order of the request.
 """
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ from cronoq_sansio.values import value
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
+FIELD = re.compile(r"(deps|resources|retry)[.[]")
+"""How a message begins that is about one field of the task."""
 NOBODY: Mapping[str, Task] = {}
 
 
@@ -158,7 +161,8 @@ def _check(engine: "Engine", spec: TaskSpec, defined: Container[str]) -> Rejecti
 
 def _of_member(rejection: Rejection, index: int) -> Rejection:
     details = (*rejection.details, ("cronoq-batch-index", str(index)))
-    return Rejection(rejection.code, f"task[{index}]: {rejection.message}", details)
+    separator = "." if FIELD.match(rejection.message) else ": "
+    return Rejection(rejection.code, f"task[{index}]{separator}{rejection.message}", details)
 
 
 # --- cycles, and the order of a batch

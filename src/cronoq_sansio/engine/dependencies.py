@@ -9,7 +9,8 @@ time is over. A parent that has ended already is judged at once: an edge that is
 Theory. A `Parent` stands for a live task that others wait for, or for a key that nobody has yet. When the key appears,
 the same object gets the id: all edges are attached by one assignment, and only their rows are left to be rewritten.
 When a task ends, its `Parent` moves to the end of a queue; its children are judged one by one, so a cascade neither
-recurses nor takes more than its share of a step. Both queues can be derived from stored rows.
+recurses nor takes more than its share of a step. Both queues can be derived from stored rows, as long as the task that
+brought a key is remembered.
 
 Invariant: each BLOCKED task is in `any` once, with its distinct parents; each parent that has not ended knows exactly
 the blocked tasks that wait for it, and one without children does not exist, so children that are cancelled leave

@@ -9,9 +9,9 @@ Waiting lifts LOW over fresh NORMAL work and NORMAL nearly to HIGH, never past a
 cap: a LOW task has a bound against steady fresh NORMAL work, and none against steady HIGH or CRITICAL work that uses
 all slots.
 
-Urgency, only with a deadline: with the latest start ``deadline − estimated run time`` and the horizon ``h = max(estimate,
-5 s)`` it is 0 while more than h is left, rises linearly to 5,000 at the latest start, and grows by 100 per second after
-it, up to 3,000 more. So a late task of any class passes fresh work of all classes but CRITICAL.
+Urgency, only with a deadline: with the latest start ``deadline − estimated run time`` and the horizon
+``h = max(estimate, 5 s)`` it is 0 while more than h is left, rises linearly to 5,000 at the latest start, and grows by
+100 per second after it, up to 3,000 more. So a late task of any class passes fresh work of all classes but CRITICAL.
 
 Invariant: ``pending`` counts live tasks of the pool that are not running, in all and per class.
 """
@@ -23,12 +23,12 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.fair_share import Shares
 from cronoq_sansio.engine.figures import Figures
-from cronoq_sansio.engine.labels import Demand, Group, Groups
+from cronoq_sansio.engine.labels import Groups
 from cronoq_sansio.engine.lanes import DeadlineLane, FairLane, Lane, Line
 from cronoq_sansio.engine.listing import LiveIds
-from cronoq_sansio.engine.victims import for_pool
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Plan, Task
+from cronoq_sansio.engine.victims import for_pool
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.spec import TaskSpec
 

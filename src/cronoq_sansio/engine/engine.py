@@ -44,9 +44,7 @@ class Engine:
         self.settings = settings
         self.limits = settings.limits
         self.tasks = TaskTable(settings.limits, first_task_id)
-        self.pools = {
-            pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)
-        }
+        self.pools = {pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)}
         self.dependencies = Dependencies()
         self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
@@ -261,7 +259,7 @@ class Engine:
     # --- inside
 
     def _consequences(self) -> None:
-        """What follows from the events, up to `MAX_UNITS` of it: cascades, dispatches, room for those who wait for it."""
+        """What follows from the events, up to `MAX_UNITS` of it: cascades, dispatches, room for those who wait."""
         dependencies, resources, room = self.dependencies, self.resources, self.waiting_room
         units = MAX_UNITS
         self._more = False

@@ -60,9 +60,7 @@ def _move(task: Task, status: int) -> None:
     task.status = status
 
 
-def admit(
-    engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked: bool = False, due: int = 0
-) -> None:
+def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked: bool = False, due: int = 0) -> None:
     """A new task: stored, and queued unless it is `blocked` by unmet `edges`.
 
     `due`: wall time at which it stops to wait for keys that nobody has; 0 when there are none.
@@ -106,8 +104,8 @@ def make_ready(engine: "Engine", task: Task) -> None:
         pool.push(task)
     if pool.victims is not None:
         pool.victims.add(task)
-    only = pool.groups.plain.only
-    if not pool.queued and (only is None or only.busy < only.capacity):  # a full pool is woken by the slot that comes free
+    only = pool.groups.plain.only  # a full pool is woken by the slot that comes free
+    if not pool.queued and (only is None or only.busy < only.capacity):
         engine.wake(pool)
     if engine.watched:
         _tell(engine, task, READY)

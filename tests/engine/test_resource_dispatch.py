@@ -233,3 +233,17 @@ def test_retry_after_is_a_floor_that_jitter_never_lowers():
         rig.fail(task, retry_after=8 * SECOND)
     due = rig.engine.next_timeout()
     assert due is not None and due >= rig.now + 8 * SECOND
+
+
+def test_held_dispatch_is_not_woken_by_what_it_must_not_start():
+    rig = rig_with(API, DB)
+    rig.slots(5)
+    first, *_ = rig.submit(*(needs(api=1) for _ in range(4)), needs(db=1), needs(db=1))
+    leases = {lease.task.id for lease in rig.leases}
+    rig.handle(ev.DispatchHeld(True))
+    rig.complete(first)
+    rig.complete(max(leases))
+    rig.advance(100 * SECOND)
+    assert {lease.task.id for lease in rig.leases} == leases
+    rig.handle(ev.DispatchHeld(False))
+    assert len(rig.leases) == len(leases) + 3

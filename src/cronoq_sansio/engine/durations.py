@@ -2,8 +2,8 @@
 
 An estimate is that of the task's kind; of a kind without samples that of the whole pool; without any the pool's
 `default_duration_s`. Of one or two samples the estimate is their weighted mean, m + (x − m)/10, from the third on the
-median. The median is exact, over the last 64 samples: so it follows a change within 33 samples, outliers do not move
-it, and the same samples give the same estimate, which the five markers of a P² estimate would not give any shorter.
+median. The median is exact, over the last 64 samples: it follows a change within 33 of them, and outliers do not move
+it. A running estimate without a window (P², for example) needs as many lines, and never quite forgets.
 
 Cost. Every success adds a sample, and few tasks ask: only those with a deadline and without a hint. So a sample is
 appended to a short queue, and sorted in when somebody asks.

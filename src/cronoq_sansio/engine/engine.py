@@ -181,7 +181,7 @@ class Engine:
             self.leases.next_timeout(),
             self.retries.next(),
             self.dependencies.next_timeout(),
-            self.resources.next_timeout(),
+            None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         )
         return min((time for time in times if time is not None), default=None)
 

@@ -150,17 +150,18 @@ class Engine:
             self.now = now
         if now >= self._note_due:
             self._note_figures(now)
-        self.number += 1
-        self.step = Step(self.number)
+        self.number = number = self.number + 1
+        self.step = step = Step(number)
+        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:  # a third of all steps; nothing follows from it
+            self._released(events[0])
+            return step
         finished = self.tasks.finished
         if finished and finished[0].expires <= self.now:
             self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
         awake = self._awake
-        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
-            pass  # nothing follows from it
-        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
+        if self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
@@ -169,9 +170,9 @@ class Engine:
                 self._more = True
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
-        if self.step.writes:
-            self.written = self.number
-        return self.step
+        if step.writes:
+            self.written = number
+        return step
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
@@ -307,8 +308,14 @@ class Engine:
     def _serve(self, pool: Pool, units: int) -> int:
         """Start what can start in one pool; the units that are left."""
         now, wall = self.now, self.now + self.wall_offset
-        start = lifecycle.start
-        while units and (lane := pool.best(now, wall)) is not None:
+        start, plain = lifecycle.start, pool.groups.plain
+        while units:
+            only = plain.only
+            if only is not None and only.busy >= only.capacity:
+                break
+            lane = pool.best(now, wall)
+            if lane is None:
+                break
             units -= 1
             task = lane.pop()
             plan = task.plan

@@ -160,7 +160,13 @@ class Engine:
         awake = self._awake
         if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
             pass  # nothing follows from it
-        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
+        elif (
+            self._held
+            or len(awake) > 1
+            or self.dependencies.any
+            or self.waiting_room.waiting
+            or self.resources.active(self.now)
+        ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):

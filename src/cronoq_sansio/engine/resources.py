@@ -45,6 +45,7 @@ class Resources:
     __slots__ = (
         "_called",
         "_claims",
+        "_due",
         "_live",
         "_noted",
         "_open",
@@ -77,6 +78,8 @@ class Resources:
         self._noted: list[Stock] = []
         """Resources that may have enough for a shut rack, or at another time than was known."""
         self._timers: TimerHeap[Stock] = TimerHeap()
+        self._due: int | None = None
+        """When the first of them goes off."""
 
     def check(self, needs: Needs) -> Rejection | None:
         """Why no task can need this; None when it can."""
@@ -92,6 +95,12 @@ class Resources:
                     f"resources[{name!r}]: found {units} units; the resource never has more than {stock.capacity}",
                 )
         return None
+
+    def active(self, now: int) -> bool:
+        """False while `offers` and `recall` would find nothing to do: whoever is parked waits for what is not there."""
+        if self._noted:
+            self._set_timers()
+        return bool(self._open or self._called) or (self._due is not None and self._due <= now)
 
     # --- one task
 
@@ -152,7 +161,9 @@ class Resources:
 
         `awake`: pools that may have more free slots than at the last time.
         """
-        self._open_racks(now)
+        due = self.next_timeout()
+        if due is not None and due <= now:
+            self._open_racks(now)
         pools, self._stirred = self._stirred, {}
         if not self._open:
             return
@@ -228,7 +239,7 @@ class Resources:
         """
         if self._noted:
             self._set_timers()
-        return self._timers.next()
+        return self._due
 
     def set_limit(self, settings: ResourceSettings, now: int) -> None:
         """A resource has other limits from now on."""
@@ -320,11 +331,12 @@ class Resources:
             return
         shelf = claim.shelf
         shelf.claims.put(claim.units, claim)
-        if shelf.rack is None:
+        rack = shelf.rack
+        if rack is not None and (rack.open or shelf.useful(rack.stock) > rack.stock.spare(now)):
+            self._refresh(shelf)
+        else:  # a new shelf, or what it waited for would be enough for this claim: it lacks something else
             shelf.place = shelf.claims.first().place
             self._move(shelf, now)
-        else:
-            self._refresh(shelf)
 
     def _claim(self, pool: "Pool", demand: "Demand", needs: Needs) -> Claim:
         """A new claim on the shelf of its needs."""
@@ -425,8 +437,6 @@ class Resources:
 
     def _open_racks(self, now: int) -> None:
         """Open every rack whose resource has something of use now."""
-        if self._noted:
-            self._set_timers()
         while (stock := self._timers.pop_due(now)) is not None:
             stock.timer = stock.due_at = None
             spare = stock.spare(now)
@@ -438,8 +448,7 @@ class Resources:
                 rooms.setdefault(rack.demand, Ranked()).put(rack, rack.place)
                 self._stirred[rack.pool.index] = rack.pool
             self._note(stock)
-        if self._noted:
-            self._set_timers()
+        self._set_timers()
 
     def _shut(self, rack: Rack) -> None:
         """The resource has nothing of use any more."""
@@ -473,6 +482,7 @@ class Resources:
                 stock.timer = None if due is None else self._timers.add(due, stock)
                 stock.due_at = due
         self._noted.clear()
+        self._due = self._timers.next()
 
 
 def _plan(task: "Task") -> "Plan":

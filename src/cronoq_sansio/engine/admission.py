@@ -56,9 +56,11 @@ def submit(
         return duplicate
     if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
         pool = engine.pools.get(spec.pool)
-        if pool is not None and overload.plainly_fits(engine, spec, pool):  # nothing that could be wrong is left
+        if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing that could be wrong is left
             now = engine.now
-            task = Task(engine.tasks.issue(), spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            tasks = engine.tasks
+            task = Task(tasks.next_id, spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            tasks.next_id += 1
             lifecycle.admit(engine, task)
             return Submitted(task.id, False), engine.number
     checked = _check(engine, spec, ())

@@ -342,7 +342,8 @@ class Engine:
     def _submitted(self, event: ev.TaskSubmitted) -> None:
         answer = admission.submit(self, event.spec, event.request, event.may_wait)
         if answer is not None:
-            self.step.once_durable.append(Answer(event.request, *answer))
+            outcome, after = answer
+            self.step.once_durable.append(Answer(event.request, outcome, after))
 
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         self.waiting_room.withdraw(event.request)
@@ -380,10 +381,12 @@ class Engine:
             lifecycle.take_back(self, lease)
 
     def _released(self, event: ev.LeasesReleased) -> None:
+        leases = self.leases
+        live = leases.live
         for lease_id in event.leases:
-            lease = self.leases.live.get(lease_id)
+            lease = live.get(lease_id)
             if lease is not None and not lease.held:
-                self.leases.release(lease, self.now)
+                leases.release(lease, self.now)
 
     def _renewed(self, event: ev.LeaseRenewed) -> None:
         lease = self.leases.held(event.lease)

@@ -247,3 +247,15 @@ def test_held_dispatch_is_not_woken_by_what_it_must_not_start():
     assert {lease.task.id for lease in rig.leases} == leases
     rig.handle(ev.DispatchHeld(False))
     assert len(rig.leases) == len(leases) + 3
+
+
+def test_steps_of_others_do_not_even_ask_while_everybody_who_waits_lacks_something(monkeypatch):
+    rig = rig_with(API, BIG)
+    rig.slots(9)
+    rig.submit(*(needs(api=2) for _ in range(9)))
+    asked = []
+    monkeypatch.setattr(type(rig.engine.resources), "offers", lambda *arguments: asked.append(arguments))
+    plain, held = rig.submit(spec(), needs(big=5))
+    rig.complete(plain)
+    rig.complete(held)
+    assert {plain, held} <= set(rig.order()) and not asked

@@ -506,7 +506,7 @@ def test_thousands_of_different_amounts_cost_a_search(looks):
         w.submit(number, 0, 0, (("calls", 1), ("tokens", 5 + number * 7_919 % 40_000), ("wide", 1)), 0)
         w.pump()
     assert w.resources.statistics()["claims"] > 9_000
-    assert len(w.resources._racks) == len(w.resources._shelves) == 1
+    assert len(w.resources._parking._racks) == len(w.resources._parking._shelves) == 1
     group = w.pool(0).groups[0]
     worst = 0
     for turn in range(600):
@@ -551,5 +551,5 @@ def test_tasks_that_left_leave_little_behind():
     assert claim.place == w.live[2_000].plan.place
     w.cancel(w.live[2_000])
     assert not w.resources.any
-    resources = w.resources
-    assert not (resources._claims or resources._shelves or resources._racks or resources._open)
+    parking = w.resources._parking
+    assert not (parking._claims or parking._shelves or parking._racks or parking.open)

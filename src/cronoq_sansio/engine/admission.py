@@ -54,11 +54,10 @@ def submit(
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
-    if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
+    if spec.scheduling is None and spec.retry is None and not may_wait and spec.key not in engine.dependencies.parents:
         pool = engine.pools.get(spec.pool)
-        if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing that could be wrong is left
-            now = engine.now
-            tasks = engine.tasks
+        if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing else could be wrong
+            now, tasks = engine.now, engine.tasks
             task = Task(tasks.next_id, spec, pool, pool.settings.retry, now, now + engine.wall_offset)
             tasks.next_id += 1
             lifecycle.admit(engine, task)

@@ -161,7 +161,13 @@ class Engine:
         for event in events:
             HANDLERS[type(event)](self, event)
         awake = self._awake
-        if self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
+        if (
+            len(awake) > 1
+            or self._held
+            or self.dependencies.unsettled
+            or self.waiting_room.waiting
+            or (self.resources.any and self.resources.active(self.now))
+        ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
@@ -265,7 +271,7 @@ class Engine:
         units = MAX_UNITS
         self._more = False
         while True:
-            if dependencies.any:
+            if dependencies.unsettled:
                 units = dependencies.settle(self, units)
             if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)

@@ -193,7 +193,7 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
     pool.durations.add(spec.kind, now - engine.leases.excused - lease.started)
     writes = step.writes
     writes.append(OutputStored(task.id, output, content_type))
-    if task.plan is not None or engine.dependencies.any:
+    if task.plan is not None or task.id in engine.dependencies.parents:
         end_attempt(engine, lease)
         _end(engine, task, SUCCEEDED, "", output, content_type)
         return

@@ -187,13 +187,16 @@ class Pool:
         lane.forget()
 
     def best(self, now: int, wall: int) -> Lane | None:
-        """The lane whose head is started next; None when nothing can start that is queued."""
+        """The lane whose head is started next; None when nothing can start that is queued.
+
+        Whether a group that is alone has room is for the caller to see.
+        """
         lanes: Iterable[Lane]
         if self.in_play:
             lanes = [lane for line in self._lines if (lane := line.best()) is not None]
             if not self.in_play:
                 self._leave_lines()
-        elif self.groups.plain.best() is None:
+        elif self.groups.plain.only is None and self.groups.plain.best() is None:
             return None
         else:
             lanes = self._plain

@@ -61,7 +61,7 @@ class Engine:
         self.step: EngineStep = Step(0)
         self.watched = False
         """Every move is told by `TaskMoved`."""
-        self._awake: list[Pool] = []
+        self.awake: list[Pool] = []
         """Pools that may have something to dispatch; those that one step had no time for come first."""
         self._cut = False
         """The last step had no time for some of them."""
@@ -160,7 +160,7 @@ class Engine:
             self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
-        awake = self._awake
+        awake = self.awake
         if (
             len(awake) > 1
             or self._held
@@ -261,7 +261,7 @@ class Engine:
         """The pool may have something to dispatch: a task or a slot came free."""
         if not pool.queued:
             pool.queued = True
-            self._awake.append(pool)
+            self.awake.append(pool)
 
     # --- inside
 
@@ -273,21 +273,21 @@ class Engine:
         while True:
             if dependencies.unsettled:
                 units = dependencies.settle(self, units)
-            if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
+            if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1
         if not units:
             self._more = True
-        for pool in self._awake:  # held back, or not served to the end
+        for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
 
     def _pump(self, units: int) -> int:
         """Start what can start (engine.md section 4); the units that are left."""
         now, resources = self.now, self.resources
-        awake = self._awake
+        awake = self.awake
         for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
             if not units:
                 break
@@ -326,7 +326,7 @@ class Engine:
             task = lane.pop()
             plan = task.plan
             if plan is None or not plan.needs or self.resources.acquire(task, now):
-                group = lane.demand.best()
+                group = only or lane.demand.best()
                 assert group is not None
                 start(self, task, group)
         if pool.groups.busy != pool.figures.running:

@@ -51,11 +51,11 @@ class Lane:
 
     def push(self, task: Task) -> None:
         """Queue a READY task at its place."""
-        fresh = self._fresh
-        if not fresh or task.id > fresh[-1]:
-            fresh.append(task.id)
+        fresh, task_id = self._fresh, task.id
+        if not fresh or task_id > fresh[-1]:
+            fresh.append(task_id)
         else:
-            heappush(self._back, task.id)
+            heappush(self._back, task_id)
         self.ready += 1
 
     def head(self) -> Task:

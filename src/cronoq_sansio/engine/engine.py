@@ -151,7 +151,8 @@ class Engine:
         if now >= self._note_due:
             self._note_figures(now)
         self.number = number = self.number + 1
-        self.step = step = Step(number)
+        step: EngineStep = Step(number)
+        self.step = step
         if len(events) == 1 and type(events[0]) is ev.LeasesReleased:  # a third of all steps; nothing follows from it
             self._released(events[0])
             return step

@@ -4,6 +4,8 @@ import pytest
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
+from cronoq_sansio.errors import Code
+from cronoq_sansio.limits import MAX_DEMANDS
 from cronoq_sansio.spec import Priority
 from tests.engine.harness import Rig, pool, spec
 
@@ -121,6 +123,13 @@ def test_labels_and_deadlines_go_together():
     )
     rig.slots(2, GPU_EAST)
     assert rig.order() == [early, late]
+
+
+def test_sets_of_labels_are_bounded():
+    rig = Rig(pool(max_pending=10_000))
+    rig.submit(*(spec(labels={"host": str(number)}) for number in range(MAX_DEMANDS)))
+    assert rig.refused(spec(labels={"host": "one more"})).code is Code.OVERLOADED
+    rig.submit(spec(labels={"host": "7"}), spec())
 
 
 def test_many_hosts_with_tasks_of_their_own():

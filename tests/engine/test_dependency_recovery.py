@@ -327,3 +327,16 @@ def test_a_cascade_against_the_order_of_ids_goes_in_portions():
     engine, writes = recovered(done, dead, *chain, portions=portions)
     assert len(writes) == count and not engine.tasks.live
     assert portions[0] >= 6
+
+
+def test_a_clock_that_went_back_does_not_bring_back_a_forgotten_key():
+    """A task that awaits a key proves that the key had been forgotten when it came, whatever the clock says now."""
+    older = FinishedLoaded(1, "default", "k", int(TaskStatus.SUCCEEDED), START - SECOND)
+    waiting = blocked(2, Edge(0, "k", int(SUCCESS)), due=START + 60 * SECOND)
+    settings = Settings(pools=(pool(await_unknown_dependencies=60 * SECOND),))
+    engine, writes = recovered(older, waiting, settings=settings)
+    assert not writes and engine.tasks.live[2].status == BLOCKED
+    step = engine.handle([ev.TaskSubmitted(None, spec("k"))], START)
+    assert not step.once_durable[-1].outcome.duplicate
+    assert EdgeResolved(2, "k", 100_000) in step.writes
+    engine.check_invariants(None)

@@ -208,6 +208,9 @@ class Recovery:
             return 0
         if isinstance(known, Retained):
             parent = known.task_id
+            if parent < child:  # forgotten when the child came, but the host's clock has gone back since
+                engine.tasks.free_key(key)
+                return 0
             self._ends[parent] = (key, known.status)
         else:
             parent = known.id

@@ -258,7 +258,7 @@ def test_a_key_that_came_is_not_awaited_again():
 
 def test_a_key_that_came_while_rows_did_not_say_so_yet():
     live = TaskLoaded(TaskInserted(3, spec("live"), 3, START), None)
-    ended = FinishedLoaded(4, "default", "ended", TaskStatus.CANCELLED, START)
+    ended = FinishedLoaded(6, "default", "ended", TaskStatus.CANCELLED, START)
     engine, writes = recovered(
         live,
         ended,
@@ -266,7 +266,7 @@ def test_a_key_that_came_while_rows_did_not_say_so_yet():
         blocked(2, Edge(0, "ended", COMPLETE), due=START - SECOND),
         blocked(5, Edge(0, "ended", SUCCESS), due=START + SECOND),
     )
-    assert writes[:3] == [EdgeResolved(1, "live", 3), EdgeResolved(2, "ended", 4), EdgeResolved(5, "ended", 4)]
+    assert writes[:3] == [EdgeResolved(1, "live", 3), EdgeResolved(2, "ended", 6), EdgeResolved(5, "ended", 6)]
     assert [record.task_id for record in writes[3:]] == [5]
     assert engine.tasks.live[1].status == TaskStatus.BLOCKED and engine.next_timeout() is None
     assert engine.tasks.live[2].status == TaskStatus.READY

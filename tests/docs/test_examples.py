@@ -12,7 +12,13 @@ from tests.tidy.tree import ROOT
 HOW_TO = ROOT / "docs" / "howto"
 EXAMPLES = ROOT / "docs" / "examples"
 
-PAGES = {"overload": "overload", "priorities-and-deadlines": "priorities", "labels": "labels"}
+PAGES = {
+    "overload": "overload",
+    "priorities-and-deadlines": "priorities",
+    "labels": "labels",
+    "resources": "resources",
+    "tenants": "tenants",
+}
 """Page → its example."""
 
 
@@ -30,7 +36,15 @@ def is_log(line):
     return re.match(r"(\x1b\[\d+m)?\d{4}-\d\d-\d\d ", line) is not None
 
 
-def test_the_pools_of_the_example_are_those_that_the_page_configures():
-    ((_, toml),) = blocks(HOW_TO / "overload.md", "toml")
-    example = runpy.run_path(str(EXAMPLES / "overload.py"))
-    assert tomllib.loads(toml)["pools"] == example["POOLS"]
+@pytest.mark.parametrize(
+    ("page", "table", "name"),
+    [
+        ("overload", "pools", "POOLS"),
+        ("resources", "resources", "RESOURCES"),
+        ("tenants", "pools", "POOLS"),
+    ],
+)
+def test_the_example_uses_what_the_page_configures(page, table, name):
+    ((_, toml),) = blocks(HOW_TO / f"{page}.md", "toml")
+    example = runpy.run_path(str(EXAMPLES / f"{PAGES[page]}.py"))
+    assert tomllib.loads(toml)[table] == example[name]

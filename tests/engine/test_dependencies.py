@@ -322,7 +322,7 @@ def test_cancelled_children_leave_nothing_with_a_long_living_parent():
         rig.handle(*(ev.TaskCancelled(None, child) for child in children))
     after = rig.engine.statistics()
     assert {**after, "retained_tasks": 0, "step": 0} == {**before, "retained_tasks": 0, "step": 0}
-    assert not rig.engine.dependencies._parents
+    assert not rig.engine.dependencies.parents
 
 
 def test_what_is_stored_of_a_blocked_task():

@@ -233,3 +233,29 @@ def test_retry_after_is_a_floor_that_jitter_never_lowers():
         rig.fail(task, retry_after=8 * SECOND)
     due = rig.engine.next_timeout()
     assert due is not None and due >= rig.now + 8 * SECOND
+
+
+def test_held_dispatch_is_not_woken_by_what_it_must_not_start():
+    rig = rig_with(API, DB)
+    rig.slots(5)
+    first, *_ = rig.submit(*(needs(api=1) for _ in range(4)), needs(db=1), needs(db=1))
+    leases = {lease.task.id for lease in rig.leases}
+    rig.handle(ev.DispatchHeld(True))
+    rig.complete(first)
+    rig.complete(max(leases))
+    rig.advance(100 * SECOND)
+    assert {lease.task.id for lease in rig.leases} == leases
+    rig.handle(ev.DispatchHeld(False))
+    assert len(rig.leases) == len(leases) + 3
+
+
+def test_steps_of_others_do_not_even_ask_while_everybody_who_waits_lacks_something(monkeypatch):
+    rig = rig_with(API, BIG)
+    rig.slots(9)
+    rig.submit(*(needs(api=2) for _ in range(9)))
+    asked = []
+    monkeypatch.setattr(type(rig.engine.resources), "offers", lambda *arguments: asked.append(arguments))
+    plain, held = rig.submit(spec(), needs(big=5))
+    rig.complete(plain)
+    rig.complete(held)
+    assert {plain, held} <= set(rig.order()) and not asked

@@ -305,15 +305,32 @@ def test_the_timer_moves_when_a_newcomer_takes_what_somebody_waits_for():
 
 
 def test_what_is_promised_is_not_counted_on_by_the_timer():
-    w = world(bucket("b", 1.0, 4))
+    w = world(bucket("b", 1.0, 6))
     w.pool(0).groups[1].capacity = 1
-    submit(w, 1, ("b", 4))
+    submit(w, 1, ("b", 6))
     submit(w, 2, ("b", 2))
-    submit(w, 3, ("b", 2), demand=1)
+    submit(w, 3, ("b", 3), demand=1)
     w.now += 2 * SECOND
     w.resources.offers(w.now, [], w.call)
     assert w.live[2].plan.called and not w.live[3].plan.called
-    assert w.resources.next_timeout() == w.now + 2 * SECOND
+    assert w.resources.next_timeout() == w.now + 3 * SECOND
+    w.cancel(w.live[2])
+    assert w.resources.next_timeout() == w.now + SECOND
+    w.resources.check_invariants(w)
+
+
+def test_a_called_task_that_is_cancelled_leaves_its_slot_to_another():
+    w = world(semaphore("a", 2), slots=1)
+    w.pool(0).groups[0].capacity = 2
+    submit(w, 1, ("a", 2))
+    submit(w, 2, ("a", 1))
+    submit(w, 3, ("a", 1))
+    w.pool(0).groups[0].capacity = 1
+    w.end(w.live[1])
+    w.resources.offers(w.now, list(w.awake.values()), w.call)
+    assert w.live[2].plan.called and not w.live[3].plan.called
+    w.awake.clear()
+    assert not w.resources.pending(w.now)
     w.cancel(w.live[2])
     assert w.resources.pending(w.now)
     w.pump()
@@ -489,7 +506,7 @@ def test_thousands_of_different_amounts_cost_a_search(looks):
         w.submit(number, 0, 0, (("calls", 1), ("tokens", 5 + number * 7_919 % 40_000), ("wide", 1)), 0)
         w.pump()
     assert w.resources.statistics()["claims"] > 9_000
-    assert len(w.resources._racks) == len(w.resources._shelves) == 1
+    assert len(w.resources._parking._racks) == len(w.resources._parking._shelves) == 1
     group = w.pool(0).groups[0]
     worst = 0
     for turn in range(600):
@@ -534,5 +551,5 @@ def test_tasks_that_left_leave_little_behind():
     assert claim.place == w.live[2_000].plan.place
     w.cancel(w.live[2_000])
     assert not w.resources.any
-    resources = w.resources
-    assert not (resources._claims or resources._shelves or resources._racks or resources._open)
+    parking = w.resources._parking
+    assert not (parking._claims or parking._shelves or parking._racks or parking.open)

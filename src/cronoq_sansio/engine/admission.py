@@ -25,6 +25,7 @@ from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_DEMANDS
 from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_deadline_at
 from cronoq_sansio.values import value
 
@@ -54,11 +55,12 @@ def submit(
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
-    if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
+    if spec.scheduling is None and spec.retry is None and not may_wait and spec.key not in engine.dependencies.parents:
         pool = engine.pools.get(spec.pool)
-        if pool is not None and overload.plainly_fits(engine, spec, pool):  # nothing that could be wrong is left
-            now = engine.now
-            task = Task(engine.tasks.issue(), spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+        if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing else could be wrong
+            now, tasks = engine.now, engine.tasks
+            task = Task(tasks.next_id, spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            tasks.next_id += 1
             lifecycle.admit(engine, task)
             return Submitted(task.id, False), engine.number
     checked = _check(engine, spec, ())
@@ -150,6 +152,11 @@ def _check(engine: "Engine", spec: TaskSpec, defined: Container[str]) -> Rejecti
         refusal = engine.resources.check(asked.resources)
         if refusal is not None:
             return refusal
+    if asked is not None and asked.labels:
+        demands = pool.groups.demands
+        if len(demands) > MAX_DEMANDS and asked.labels not in demands:
+            text = f"labels: tasks of pool {pool.name!r} require {len(demands) - 1} different sets of them; retry later"
+            return Rejection(Code.OVERLOADED, text)
     policy = retry.resolve(spec.retry, pool.settings.retry)
     if policy.max_attempts < 1:
         return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")

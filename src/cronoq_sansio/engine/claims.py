@@ -1,4 +1,4 @@
-"""Tasks that wait for resources, grouped so that many of them cost what one does (`resources.py` moves them).
+"""Tasks that wait for resources, grouped so that many of them cost what one does (`parking.py` moves them).
 
 A *claim* is what tasks of one pool with the same labels and the same needs have in common: all of them fit what is
 spare, or none does. It keeps their ids in a heap by place.
@@ -80,9 +80,14 @@ class Claim:
         if plan.place == self.place:
             self._advance()
 
-    def tasks(self) -> list["Task"]:
-        """Every waiting task, in no order; for invariant checks."""
-        return [self._live[task_id] for _, task_id in self._heap if self._waits(task_id)]
+    def check(self, demand: "Demand", needs: Needs) -> bool:
+        """Assert the invariant, and that its tasks have these labels and needs."""
+        plans = []
+        for task in (self._live[task_id] for _, task_id in self._heap if self._waits(task_id)):
+            assert task.plan is not None and task.pool is self.shelf.pool and task.lease is None
+            assert (task.plan.demand, task.plan.needs, task.plan.called) == (demand, needs, False)
+            plans.append(task.plan)
+        return len(plans) == self.parked > 0 and self.place == min(plan.place for plan in plans)
 
     def _advance(self) -> None:
         heap = self._heap

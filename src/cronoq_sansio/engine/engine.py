@@ -61,7 +61,7 @@ class Engine:
         self.step: EngineStep = Step(0)
         self.watched = False
         """Every move is told by `TaskMoved`."""
-        self._awake: list[Pool] = []
+        self.awake: list[Pool] = []
         """Pools that may have something to dispatch; those that one step had no time for come first."""
         self._cut = False
         """The last step had no time for some of them."""
@@ -150,17 +150,25 @@ class Engine:
             self.now = now
         if now >= self._note_due:
             self._note_figures(now)
-        self.number += 1
-        self.step = Step(self.number)
+        self.number = number = self.number + 1
+        step: EngineStep = Step(number)
+        self.step = step
+        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:  # a third of all steps; nothing follows from it
+            self._released(events[0])
+            return step
         finished = self.tasks.finished
         if finished and finished[0].expires <= self.now:
             self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
-        awake = self._awake
-        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
-            pass  # nothing follows from it
-        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
+        awake = self.awake
+        if (
+            len(awake) > 1
+            or self._held
+            or self.dependencies.unsettled
+            or self.waiting_room.waiting
+            or (self.resources.any and self.resources.active(self.now))
+        ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
@@ -169,9 +177,9 @@ class Engine:
                 self._more = True
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
-        if self.step.writes:
-            self.written = self.number
-        return self.step
+        if step.writes:
+            self.written = number
+        return step
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
@@ -181,7 +189,7 @@ class Engine:
             self.leases.next_timeout(),
             self.retries.next(),
             self.dependencies.next_timeout(),
-            self.resources.next_timeout(),
+            None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -254,7 +262,7 @@ class Engine:
         """The pool may have something to dispatch: a task or a slot came free."""
         if not pool.queued:
             pool.queued = True
-            self._awake.append(pool)
+            self.awake.append(pool)
 
     # --- inside
 
@@ -264,23 +272,23 @@ class Engine:
         units = MAX_UNITS
         self._more = False
         while True:
-            if dependencies.any:
+            if dependencies.unsettled:
                 units = dependencies.settle(self, units)
-            if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
+            if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1
         if not units:
             self._more = True
-        for pool in self._awake:  # held back, or not served to the end
+        for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
 
     def _pump(self, units: int) -> int:
         """Start what can start (engine.md section 4); the units that are left."""
         now, resources = self.now, self.resources
-        awake = self._awake
+        awake = self.awake
         for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
             if not units:
                 break
@@ -307,13 +315,19 @@ class Engine:
     def _serve(self, pool: Pool, units: int) -> int:
         """Start what can start in one pool; the units that are left."""
         now, wall = self.now, self.now + self.wall_offset
-        start = lifecycle.start
-        while units and (lane := pool.best(now, wall)) is not None:
+        start, plain = lifecycle.start, pool.groups.plain
+        while units:
+            only = plain.only
+            if only is not None and only.busy >= only.capacity:
+                break
+            lane = pool.best(now, wall)
+            if lane is None:
+                break
             units -= 1
             task = lane.pop()
             plan = task.plan
             if plan is None or not plan.needs or self.resources.acquire(task, now):
-                group = lane.demand.best()
+                group = only or lane.demand.best()
                 assert group is not None
                 start(self, task, group)
         if pool.groups.busy != pool.figures.running:
@@ -336,7 +350,8 @@ class Engine:
     def _submitted(self, event: ev.TaskSubmitted) -> None:
         answer = admission.submit(self, event.spec, event.request, event.may_wait)
         if answer is not None:
-            self.step.once_durable.append(Answer(event.request, *answer))
+            outcome, after = answer
+            self.step.once_durable.append(Answer(event.request, outcome, after))
 
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         self.waiting_room.withdraw(event.request)
@@ -374,10 +389,12 @@ class Engine:
             lifecycle.take_back(self, lease)
 
     def _released(self, event: ev.LeasesReleased) -> None:
+        leases = self.leases
+        live = leases.live
         for lease_id in event.leases:
-            lease = self.leases.live.get(lease_id)
+            lease = live.get(lease_id)
             if lease is not None and not lease.held:
-                self.leases.release(lease, self.now)
+                leases.release(lease, self.now)
 
     def _renewed(self, event: ev.LeaseRenewed) -> None:
         lease = self.leases.held(event.lease)

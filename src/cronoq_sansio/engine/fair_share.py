@@ -12,8 +12,8 @@ and one that hands in a million tasks delays others by no more than the task tha
 Everything is integers: 1 / weight counts in parts of 2³², at least one.
 
 Invariants: virtual time never goes back; the tags of a tenant ascend; a tenant is remembered while its last finish lies
-ahead of virtual time, others for as long as they are not the majority. Should more than `limits.MAX_TENANTS` lie ahead,
-those that are less far ahead than the average are forgotten: their next task may run one turn too early.
+ahead of virtual time, others for as long as they are not the majority. Should `limits.MAX_TENANTS` lie ahead, the half
+that is less far ahead is forgotten: their next tasks may run a turn too early.
 """
 
 from collections.abc import Mapping
@@ -40,13 +40,12 @@ class Shares:
 
     def tag(self, tenant: str) -> int:
         """The tag of the next task of a tenant."""
-        finishes = self._finishes
-        tag = finishes.get(tenant, 0)
+        tag = self._finishes.get(tenant, 0)
         if tag <= self.virtual:
             tag = self.virtual
-            if len(finishes) >= self._full:
+            if len(self._finishes) >= self._full:
                 self._forget()
-        finishes[tenant] = tag + self._steps.get(tenant, SCALE)
+        self._finishes[tenant] = tag + self._steps.get(tenant, SCALE)
         return tag
 
     def dispatched(self, tag: int) -> None:
@@ -54,14 +53,10 @@ class Shares:
         if tag > self.virtual:
             self.virtual = tag
 
-    def tenants(self) -> int:
-        """How many are remembered."""
-        return len(self._finishes)
-
     def _forget(self) -> None:
         self._keep(self.virtual)
         if len(self._finishes) >= MAX_TENANTS:
-            self._keep(sum(self._finishes.values()) // len(self._finishes))
+            self._keep(sorted(self._finishes.values())[len(self._finishes) // 2])
         self._full = min(2 * len(self._finishes) + MAX_LANE_GARBAGE, MAX_TENANTS)
 
     def _keep(self, beyond: int) -> None:

@@ -51,11 +51,11 @@ class Lane:
 
     def push(self, task: Task) -> None:
         """Queue a READY task at its place."""
-        fresh = self._fresh
-        if not fresh or task.id > fresh[-1]:
-            fresh.append(task.id)
+        fresh, task_id = self._fresh, task.id
+        if not fresh or task_id > fresh[-1]:
+            fresh.append(task_id)
         else:
-            heappush(self._back, task.id)
+            heappush(self._back, task_id)
         self.ready += 1
 
     def head(self) -> Task:
@@ -196,10 +196,11 @@ class Line:
     empty or closed leave `in_play`, which the lines of a pool share.
     """
 
-    __slots__ = ("_heap", "_in_play", "_number")
+    __slots__ = ("_in_play", "_number", "heap")
 
     def __init__(self, in_play: dict[Lane, None]) -> None:
-        self._heap: list[tuple[Any, int, Lane]] = []
+        self.heap: list[tuple[Any, int, Lane]] = []
+        """Keys, numbers and lanes; empty when there is nothing to look at."""
         self._in_play = in_play
         self._number = 0
 
@@ -208,12 +209,12 @@ class Line:
         key = lane.key()
         if lane.listed is None or key < lane.listed:
             self._number += 1
-            heappush(self._heap, (key, self._number, lane))
+            heappush(self.heap, (key, self._number, lane))
             lane.listed = key
 
     def best(self) -> Lane | None:
         """The lane with the best head among those that a free slot serves."""
-        heap = self._heap
+        heap = self.heap
         while heap:
             key, number, lane = heap[0]
             if lane.listed != key:  # a better entry came first, or the lane was closed meanwhile
@@ -232,10 +233,6 @@ class Line:
                 lane.closed = True
                 lane.demand.closed.append(lane)
         return None
-
-    def clear(self) -> None:
-        """Nothing stands here any more."""
-        self._heap.clear()
 
     def _leave(self, lane: Lane) -> None:
         lane.listed = None

@@ -59,21 +59,15 @@ NOBODY = Ahead()
 """Ahead of a single submission."""
 
 
-def fits(engine: "Engine", pool: "Pool", priority: int) -> bool:
-    """True while one more pending task of that class passes no bound; the payload budget aside."""
-    settings = pool.settings
+def fits(engine: "Engine", pool: "Pool", priority: int, size: int = 0) -> bool:
+    """True while one more pending task of that class and size passes no bound. Size 0: the payload budget aside."""
+    settings, tasks, limits = pool.settings, engine.tasks, engine.limits
     bound = settings.max_pending_by_class[priority]
     return (
         pool.pending < settings.max_pending
-        and engine.tasks.pending < engine.limits.max_pending_total
+        and tasks.pending < limits.max_pending_total
+        and tasks.payload_bytes + size <= limits.max_payload_bytes
         and (bound is None or pool.pending_by_class[priority] < bound)
-    )
-
-
-def plainly_fits(engine: "Engine", spec: TaskSpec, pool: "Pool") -> bool:
-    """True for nearly every submission: no bound and no budget is near, so nothing has to be explained."""
-    return engine.tasks.payload_bytes + spec.size <= engine.limits.max_payload_bytes and fits(
-        engine, pool, spec.priority
     )
 
 

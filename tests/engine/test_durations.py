@@ -78,7 +78,7 @@ def test_the_kind_that_came_up_first_is_forgotten_first():
     durations = Durations(7)
     for number in range(MAX_LEARNED_KINDS + 1):
         durations.add(f"kind {number}", number)
-    assert len(durations._kinds) == MAX_LEARNED_KINDS
+    assert durations.kinds() == MAX_LEARNED_KINDS
     assert durations.estimate("kind 1") == 1
     assert durations.estimate("kind 0") == MAX_LEARNED_KINDS - 32, "as the pool does"
 

@@ -88,6 +88,10 @@ class Durations:
         """Nanoseconds that so many per cent (0..100) of the last tasks of the pool did not exceed; None = unknown."""
         return self._pool.quantile(percent) if self._kinds else None
 
+    def kinds(self) -> int:
+        """Of how many kinds something is known."""
+        return len(self._kinds)
+
     def _learn(self, kind: str) -> Samples:
         """A kind that nothing is known of; the one that came up first is forgotten when there are too many."""
         if len(self._kinds) == MAX_LEARNED_KINDS:

@@ -233,6 +233,7 @@ class Engine:
 
     def statistics(self) -> dict[str, int]:
         """Sizes of everything that grows, for tests and operators."""
+        pools = self.pools.values()
         return {
             "live_tasks": len(self.tasks.live),
             "retained_tasks": self.tasks.retained(),
@@ -240,8 +241,10 @@ class Engine:
             "payload_bytes": self.tasks.payload_bytes,
             "leases": self.running,
             "backoffs": len(self.retries),
-            "groups": sum(len(pool.groups.by_labels) for pool in self.pools.values()),
-            "demands": sum(len(pool.groups.demands) - 1 for pool in self.pools.values()),
+            "groups": sum(len(pool.groups.by_labels) for pool in pools),
+            "demands": sum(len(pool.groups.demands) - 1 for pool in pools),
+            "learned_kinds": sum(pool.durations.kinds() for pool in pools),
+            "tenants": sum(shares.tenants() for pool in pools for shares in pool.shares or ()),
             **self.dependencies.statistics(),
             **self.resources.statistics(),
             **self.waiting_room.statistics(),

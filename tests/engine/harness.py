@@ -1,6 +1,6 @@
 """An engine with everything around it that a test does not want to spell out: time, releases, and checks."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from cronoq_sansio.clock import SECOND
@@ -18,8 +18,17 @@ from cronoq_sansio.engine.actions import (
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.settings import LimitSettings, PoolSettings, Settings
-from cronoq_sansio.spec import Priority, RetryOverride, RetryPolicy, TaskSpec, TaskStatus
+from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
+from cronoq_sansio.spec import (
+    Condition,
+    Dependency,
+    Priority,
+    RetryOverride,
+    RetryPolicy,
+    Scheduling,
+    TaskSpec,
+    TaskStatus,
+)
 
 START = 1_000_000 * SECOND
 
@@ -35,9 +44,34 @@ def spec(
     timeout: int | None = None,
     retry: RetryOverride | None = None,
     size: int = 10,
+    kind: str = "kind",
+    deadline: int | None = None,
+    deadline_in: int | None = None,
+    duration_hint: int | None = None,
+    deps: Iterable[int | str | Dependency] = (),
+    resources: Mapping[str, int] | None = None,
+    labels: Mapping[str, str] | None = None,
+    tenant: str = "",
 ) -> TaskSpec:
-    """A task for the tests."""
-    return TaskSpec(b"payload", "text/plain", "kind", pool, priority, key, timeout, retry, (), size)
+    """A task for the tests. `deps` that are ids or keys ask for success; see `dep` for the others."""
+    scheduling = Scheduling(
+        deadline,
+        deadline_in,
+        duration_hint,
+        tuple(item if isinstance(item, Dependency) else dep(item) for item in deps),
+        tuple(sorted((resources or {}).items())),
+        tuple(sorted((labels or {}).items())),
+        tenant,
+    )
+    plain = scheduling == Scheduling()
+    return TaskSpec(
+        b"payload", "text/plain", kind, pool, priority, key, timeout, retry, (), size, None if plain else scheduling
+    )
+
+
+def dep(ref: int | str, condition: Condition = Condition.ON_SUCCESS) -> Dependency:
+    """A dependency on a task by id or key."""
+    return Dependency(ref, int(condition))
 
 
 def attempts(number: int) -> RetryOverride:
@@ -54,9 +88,14 @@ class Rig:
     """Drives an engine; after every step all invariants are checked. Dispatched leases are released at once."""
 
     def __init__(
-        self, *pools: PoolSettings, limits: LimitSettings | None = None, release: bool = True, seed: int = 0
+        self,
+        *pools: PoolSettings,
+        limits: LimitSettings | None = None,
+        resources: tuple[ResourceSettings, ...] = (),
+        release: bool = True,
+        seed: int = 0,
     ) -> None:
-        settings = Settings(limits=limits or LimitSettings(), pools=pools or (pool(),))
+        settings = Settings(limits=limits or LimitSettings(), pools=pools or (pool(),), resources=resources)
         self.settings = settings
         self.adopt(Engine.fresh(settings, now=START, seed=seed, first_task_id=1, first_lease_id=101))
         self.release = release

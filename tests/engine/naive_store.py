@@ -5,6 +5,8 @@ from typing import Any
 
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import (
+    Edge,
+    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
     OutputStored,
@@ -24,34 +26,54 @@ class NaiveStore:
         self.inserted: dict[int, TaskInserted] = {}
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
+        self.edges: dict[int, list[Edge]] = {}
 
     def write(self, records: Iterable[Record]) -> None:
         """One transaction."""
         for record in records:
             if type(record) is TaskInserted:
                 self.inserted[record.task_id] = record
+                self.edges[record.task_id] = [*record.edges]
+            elif type(record) is EdgeResolved:
+                self.edges[record.task_id] = [
+                    Edge(record.parent, "", edge.condition) if edge.key == record.key else edge
+                    for edge in self.edges[record.task_id]
+                ]
             elif type(record) is OutputStored:
                 self.outputs[record.task_id] = record
             else:
                 self.states[record.task_id] = record
 
-    def rows(self) -> list[LoadedRecord]:
-        """What recovery reads."""
+    def live(self) -> list[int]:
+        """Ids of the tasks that have not ended."""
+        return [task_id for task_id in self.inserted if type(self.states.get(task_id)) is not TaskFinished]
+
+    def rows(self, since: int = 0) -> list[LoadedRecord]:
+        """What recovery reads: live tasks, and finished ones since then or that a live one depends on."""
         found: list[LoadedRecord] = []
-        for task_id, row in self.inserted.items():
-            state = self.states.get(task_id)
-            if type(state) is TaskFinished:
-                found.append(FinishedLoaded(task_id, row.spec.pool, row.spec.key, state.status, state.finished))
-            else:
-                found.append(TaskLoaded(row, state))
+        live = self.live()
+        parents = {edge.parent for task_id in live for edge in self.edges[task_id]}
+        for task_id in live:
+            row = self.inserted[task_id]
+            row = TaskInserted(task_id, row.spec, row.max_attempts, row.arrival, tuple(self.edges[task_id]))
+            found.append(TaskLoaded(row, self.states.get(task_id)))
+        for task_id, state in self.states.items():
+            if type(state) is TaskFinished and (state.finished >= since or task_id in parents):
+                asked = self.inserted[task_id].spec
+                found.append(FinishedLoaded(task_id, asked.pool, asked.key, state.status, state.finished))
         return found
+
+    def forget(self, task_id: int) -> None:
+        """The row of a task is gone."""
+        del self.inserted[task_id], self.edges[task_id]
+        self.states.pop(task_id, None)
 
     def recover(self, settings: Settings, now: int, **changes: Any) -> Engine:
         """A fresh engine that has taken over, with its first step written."""
         highest = max(self.inserted, default=0)
         arguments = {"first_task_id": highest + 1, "first_lease_id": 1_000_000, "seed": 1, "wall_offset": 0, **changes}
         engine = Engine.recover(settings, now=now, **arguments)
-        rows = self.rows()
+        rows = self.rows(now + arguments["wall_offset"] - settings.limits.key_retention)
         for start in range(0, len(rows), 3):
             engine.load(rows[start : start + 3])
         while engine.settle(now):

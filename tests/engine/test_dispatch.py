@@ -136,8 +136,8 @@ def test_released_leases_give_an_empty_step_even_with_dispatches_left():
 def test_a_lane_is_a_sorted_set(operations):
     """Against the naive queue: a list that is sorted each time."""
     live: dict[int, Task] = {}
-    lane, naive, popped, number = Lane(live), [], [], 0
     owner = Rig().engine.pools["default"]
+    lane, naive, popped, number = Lane(live, NORMAL, owner.groups.plain), [], [], 0
     for operation, choice in operations:
         if operation == "push":
             number += 1
@@ -199,4 +199,4 @@ def test_a_lane_does_not_grow_by_tasks_that_leave():
 @given(st.integers(0, 10**15), st.sampled_from(list(Priority)))
 def test_waiting_never_lifts_past_the_cap(waited, priority):
     task = Task(1, spec(priority=priority), Rig().engine.pools["default"], STEADY, 0, 0)
-    assert BASE[priority] <= score(task, waited) <= BASE[priority] + AGE_CAP
+    assert BASE[priority] <= score(task, waited, waited) <= BASE[priority] + AGE_CAP

@@ -1,61 +1,125 @@
 """Taking in new tasks, one or a batch: the specification checks in the order of engine.md section 3.
 
 1. A key that exists makes the submission a duplicate of the task that has it; nothing else is looked at.
-2. The pool exists, `max_attempts` is at least 1.
+2. The pool exists; the resources exist and have so many units; `max_attempts` is at least 1; the dependencies resolve,
+   without a cycle.
 3. The bounds (`overload.py`).
+
+A relative deadline is made absolute here, and a dependency on a key is resolved here for good: the key may be used
+again later. A task with an edge that can never be met is admitted, answered with its id, and ends in the same step.
 
 Invariant: a batch is all or nothing. Every check of every member comes before the first member is admitted; the
 rejection names the index of the member that failed, in its message and in `cronoq-batch-index`. Members whose keys
 exist already are duplicates and are not inserted; two members that define the same new key contradict each other.
+Members are admitted after the members that they wait for, else in the order of the request.
 """
 
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import lifecycle, overload, retry
+from cronoq_sansio.engine import cycles, dependencies, lifecycle, overload, retry
 from cronoq_sansio.engine.actions import BatchOutcome, Submitted
+from cronoq_sansio.engine.dependencies import Resolved
 from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.spec import RetryPolicy, TaskSpec
+from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_deadline_at
+from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
+NOBODY: Mapping[str, Task] = {}
 
-def submit(engine: "Engine", spec: TaskSpec) -> tuple[Submitted | Rejection, int]:
-    """Take in one task; the outcome, and the step that it shows."""
+
+@value
+class Checked:
+    """A specification that may be admitted if there is room."""
+
+    spec: TaskSpec
+    pool: Pool
+    policy: RetryPolicy
+    resolved: Resolved | None
+    """None = it depends on nothing."""
+
+
+def submit(
+    engine: "Engine", spec: TaskSpec, request: object, may_wait: bool
+) -> tuple[Submitted | Rejection, int] | None:
+    """Take in one task; the outcome, and the step that it shows. None: it waits for room and is answered later."""
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
-    checked = _check(engine, spec, None)
-    if type(checked) is Rejection:
+    if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
+        pool = engine.pools.get(spec.pool)
+        if pool is not None and overload.plainly_fits(engine, spec, pool):  # nothing that could be wrong is left
+            now = engine.now
+            task = Task(engine.tasks.issue(), spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            lifecycle.admit(engine, task)
+            return Submitted(task.id, False), engine.number
+    checked = _check(engine, spec, ())
+    if isinstance(checked, Rejection):
         return checked, 0
-    return _admit(engine, spec, *checked), engine.number  # type: ignore[misc]
+    if checked.resolved is not None and engine.dependencies.awaited(spec.key):
+        cycle = _cycle(engine, [checked])
+        if cycle is not None:
+            return cycle[1], 0
+    room = overload.make_room(engine, spec, checked.pool)
+    if may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec)):
+        room = engine.waiting_room.park(request, spec)
+        return None if room is None else (room, 0)
+    if isinstance(room, Rejection):
+        return room, 0
+    task = _admit(engine, checked, NOBODY)
+    if room is not None:
+        overload.shed(engine, room, spec)
+    return Submitted(task.id, False), engine.number
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:
     """Take in all tasks or none; the outcome, and the newest step that it shows."""
     known: dict[int, tuple[Submitted, int]] = {}
-    fresh: dict[int, tuple[Pool, RetryPolicy]] = {}
+    fresh: list[int] = []
     defined: dict[str, int] = {}
-    ahead = overload.Ahead()
     for index, spec in enumerate(specs):
         duplicate = _duplicate(engine, spec) if spec.key else None
         if duplicate is not None:
             known[index] = duplicate
             continue
-        checked = _twice(spec, defined) or _check(engine, spec, ahead)
+        fresh.append(index)
+        if spec.key:
+            defined.setdefault(spec.key, index)
+    members: list[Checked] = []
+    for index in fresh:
+        checked = _twice(specs[index], index, defined) or _check(engine, specs[index], defined)
         if isinstance(checked, Rejection):
             return _of_member(checked, index), 0
-        fresh[index] = checked
-        if spec.key:
-            defined[spec.key] = index
-        ahead.count(spec)
-    after = max([engine.number if fresh else 0, *(stored for _, stored in known.values())])
-    members = [
-        known[index][0] if index in known else _admit(engine, spec, *fresh[index]) for index, spec in enumerate(specs)
-    ]
-    return BatchOutcome(tuple(members)), after
+        members.append(checked)
+    order = _order(members)
+    if len(order) < len(members) or any(
+        member.resolved is not None and engine.dependencies.awaited(member.spec.key) for member in members
+    ):
+        cycle = _cycle(engine, members)
+        if cycle is not None:
+            return _of_member(cycle[1], fresh[cycle[0]]), 0
+    ahead = overload.Ahead()
+    for index, member in zip(fresh, members, strict=True):
+        refusal = overload.refusal(engine, member.spec, member.pool, ahead)
+        if refusal is not None:
+            return _of_member(refusal, index), 0
+        ahead.count(member.spec)
+    admitted: dict[str, Task] = {}
+    for position in order:
+        task = _admit(engine, members[position], admitted)
+        known[fresh[position]] = Submitted(task.id, False), engine.number
+        if task.spec.key:
+            admitted[task.spec.key] = task
+    answers = tuple(known[index][0] for index in range(len(specs)))
+    return BatchOutcome(answers), max((stored for _, stored in known.values()), default=0)
+
+
+# --- checks
 
 
 def _duplicate(engine: "Engine", spec: TaskSpec) -> tuple[Submitted, int] | None:
@@ -66,30 +130,114 @@ def _duplicate(engine: "Engine", spec: TaskSpec) -> tuple[Submitted, int] | None
     return Submitted(task_id, True), known.stored
 
 
-def _twice(spec: TaskSpec, defined: dict[str, int]) -> Rejection | None:
-    first = defined.get(spec.key) if spec.key else None
-    if first is None:
+def _twice(spec: TaskSpec, index: int, defined: Mapping[str, int]) -> Rejection | None:
+    first = defined[spec.key] if spec.key else index
+    if first == index:
         return None
     return Rejection(Code.DUPLICATE_KEY_IN_BATCH, f"key {spec.key!r} is defined by task[{first}] already")
 
 
-def _check(engine: "Engine", spec: TaskSpec, ahead: overload.Ahead | None) -> Rejection | tuple[Pool, RetryPolicy]:
-    """Why the task is not taken in; or its pool and its policy."""
+def _check(engine: "Engine", spec: TaskSpec, defined: Container[str]) -> Rejection | Checked:
+    """Why the task is not taken in, whether there is room or not. `defined`: new keys of its batch."""
     pool = engine.pools.get(spec.pool)
     if pool is None:
         return Rejection(Code.UNKNOWN_POOL, f"unknown pool {spec.pool!r}")
+    asked = spec.scheduling
+    if asked is not None and asked.resources:
+        refusal = engine.resources.check(asked.resources)
+        if refusal is not None:
+            return refusal
     policy = retry.resolve(spec.retry, pool.settings.retry)
     if policy.max_attempts < 1:
         return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
-    return overload.refusal(spec, pool, engine.tasks, engine.limits, ahead) or (pool, policy)
-
-
-def _admit(engine: "Engine", spec: TaskSpec, pool: Pool, policy: RetryPolicy) -> Submitted:
-    task = Task(engine.tasks.issue(), spec, pool, policy, engine.now, engine.wall())
-    lifecycle.admit(engine, task)
-    return Submitted(task.id, False)
+    if asked is None or not asked.dependencies:
+        return Checked(spec, pool, policy, None)
+    resolved = engine.dependencies.resolve(engine, spec, defined)
+    return resolved if isinstance(resolved, Rejection) else Checked(spec, pool, policy, resolved)
 
 
 def _of_member(rejection: Rejection, index: int) -> Rejection:
     details = (*rejection.details, ("cronoq-batch-index", str(index)))
     return Rejection(rejection.code, f"task[{index}]: {rejection.message}", details)
+
+
+# --- cycles, and the order of a batch
+
+
+def _order(members: Sequence[Checked]) -> Sequence[int]:
+    """Positions of the members in the order of their admission; those on a cycle or behind one are missing."""
+    if all(member.resolved is None for member in members):
+        return range(len(members))
+    defined = _positions(members)
+    return cycles.topological(
+        [
+            [defined[ref] for ref, _ in member.resolved.unmet if isinstance(ref, str) and ref in defined]
+            if member.resolved is not None
+            else ()
+            for member in members
+        ]
+    )
+
+
+def _cycle(engine: "Engine", members: Sequence[Checked]) -> tuple[int, Rejection] | None:
+    """A cycle that these new tasks would close: the position of its first member, and why that is refused."""
+    defined = _positions(members)
+
+    def parents(node: int) -> list[int]:
+        if node > 0:
+            refs = engine.dependencies.refs_of(node)
+        else:
+            resolved = members[-node - 1].resolved
+            refs = [ref if isinstance(ref, str) else ref.id for ref, _ in resolved.unmet] if resolved else []
+        return [
+            -defined[ref] - 1 if isinstance(ref, str) else ref
+            for ref in refs
+            if not isinstance(ref, str) or ref in defined
+        ]
+
+    found = cycles.find(len(members), parents)
+    if not found:
+        return None
+    specs = [engine.tasks.live[node].spec if node > 0 else members[-node - 1].spec for node in found]
+    names = [spec.key or f"task {node}" for spec, node in zip(specs, found, strict=True)]
+    position = -found[0] - 1
+    closing = found[1]
+    wanted = (specs[1].key, closing)
+    asked = members[position].spec.scheduling
+    assert asked is not None
+    index = next(index for index, dependency in enumerate(asked.dependencies) if dependency.ref in wanted)
+    message = f"deps[{index}]: a cycle, each waits for the next: {cycles.text(names)}"
+    return position, Rejection(Code.CYCLE, message)
+
+
+def _positions(members: Sequence[Checked]) -> dict[str, int]:
+    return {member.spec.key: position for position, member in enumerate(members) if member.spec.key}
+
+
+# --- admission
+
+
+def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task]) -> Task:
+    """Nothing can go wrong any more. `admitted`: earlier members of its batch."""
+    task = Task(
+        engine.tasks.issue(),
+        with_deadline_at(checked.spec, engine.wall()),
+        checked.pool,
+        checked.policy,
+        engine.now,
+        engine.wall(),
+    )
+    edges: tuple[Edge, ...] = ()
+    impossible = ""
+    if checked.resolved is not None:
+        edges, impossible = engine.dependencies.edges(checked.resolved, admitted)
+    wait = task.pool.settings.await_unknown_dependencies if edges and dependencies.awaits(edges) else None
+    due = 0 if wait is None else engine.wall(wait)
+    lifecycle.admit(engine, task, edges, blocked=bool(edges or impossible), due=due)
+    if engine.dependencies.any and task.spec.key:
+        engine.dependencies.appeared(task)
+    if impossible:
+        lifecycle.skip(engine, task, impossible)
+    elif edges:
+        engine.dependencies.attach(engine, task, edges, 0 if wait is None else engine.now + wait)
+    return task

@@ -11,22 +11,24 @@ left is due now.
 It has no clock, no I/O, no global randomness, and knows neither callers nor workers nor bytes.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 
 from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step
+from cronoq_sansio.engine.dependencies import Dependencies
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
+from cronoq_sansio.engine.resources import Resources
 from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.engine.timers import TimerHeap
+from cronoq_sansio.engine.waiting_room import WaitingRoom
 from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import PoolSettings, Settings
 
@@ -42,7 +44,12 @@ class Engine:
         self.settings = settings
         self.limits = settings.limits
         self.tasks = TaskTable(settings.limits, first_task_id)
-        self.pools = {pool.name: Pool(pool, self.tasks.live, now) for pool in settings.pools}
+        self.pools = {
+            pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)
+        }
+        self.dependencies = Dependencies()
+        self.resources = Resources(settings.resources, now)
+        self.waiting_room = WaitingRoom()
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
         self.totals = Totals()
@@ -56,7 +63,10 @@ class Engine:
         self.step: EngineStep = Step(0)
         self.watched = False
         """Every move is told by `TaskMoved`."""
-        self._awake: deque[Pool] = deque()
+        self._awake: list[Pool] = []
+        """Pools that may have something to dispatch; those that one step had no time for come first."""
+        self._cut = False
+        """The last step had no time for some of them."""
         self._held = False
         self._more = False
         self._note_due = now + INTERVAL
@@ -118,14 +128,20 @@ class Engine:
     def begin(self, now: int) -> EngineStep:
         """Start to serve.
 
-        The step has everything that recovery changed; overdue backoffs are over before any dispatch.
+        The step has everything that recovery changed; overdue backoffs and waits for keys are over before any dispatch.
         """
         assert self._recovery is not None
         self._recovery = None
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
-        return self._finish()
+        while not self.dependencies.fire(self, MAX_UNITS):
+            pass
+        while not self.dependencies.settle(self, MAX_UNITS):
+            pass
+        if self.step.writes:
+            self.written = self.number
+        return self.step
 
     # --- the one entry
 
@@ -138,22 +154,36 @@ class Engine:
             self._note_figures(now)
         self.number += 1
         self.step = Step(self.number)
-        self.tasks.expire(self.now, MAX_UNITS)
+        finished = self.tasks.finished
+        if finished and finished[0].expires <= self.now:
+            self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
-        if self._awake and not (len(events) == 1 and type(events[0]) is ev.LeasesReleased):
-            self._dispatch()
-        return self._finish()
+        awake = self._awake
+        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
+            pass  # nothing follows from it
+        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
+            self._consequences()
+        elif awake:  # most steps: one pool has something to start, and that is all
+            if self._serve(awake[0], MAX_UNITS):
+                awake.pop().queued = self._more = False
+            else:
+                self._more = True
+        if self.step.writes:
+            self.written = self.number
+        return self.step
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
         if self._more:
             return self.now
-        due = self.leases.next_timeout()
-        backoff = self.retries.next()
-        if due is None or (backoff is not None and backoff < due):
-            return backoff
-        return due
+        times = (
+            self.leases.next_timeout(),
+            self.retries.next(),
+            self.dependencies.next_timeout(),
+            self.resources.next_timeout(),
+        )
+        return min((time for time in times if time is not None), default=None)
 
     # --- looking
 
@@ -203,6 +233,10 @@ class Engine:
             "leases": self.running,
             "backoffs": len(self.retries),
             "groups": sum(len(pool.groups.by_labels) for pool in self.pools.values()),
+            "demands": sum(len(pool.groups.demands) - 1 for pool in self.pools.values()),
+            **self.dependencies.statistics(),
+            **self.resources.statistics(),
+            **self.waiting_room.statistics(),
             "step": self.number,
         }
 
@@ -224,33 +258,68 @@ class Engine:
 
     # --- inside
 
-    def _finish(self) -> EngineStep:
-        step = self.step
-        if step.writes:
-            self.written = self.number
-        return step
-
-    def _dispatch(self) -> None:
+    def _consequences(self) -> None:
+        """What follows from the events, up to `MAX_UNITS` of it: cascades, dispatches, room for those who wait for it."""
+        dependencies, resources, room = self.dependencies, self.resources, self.waiting_room
         units = MAX_UNITS
-        awake = self._awake
         self._more = False
-        if self._held:
-            for pool in awake:
-                if pool.groups.busy != pool.figures.running:
-                    pool.figures.settle(self.now, pool.groups.busy)
-            return
-        while awake:
-            pool = awake[0]
-            while units and (group := pool.groups.best()) is not None and (lane := pool.best(self.now)) is not None:
-                units -= 1
-                lifecycle.start(self, lane.pop(), group)
+        while True:
+            if dependencies.any:
+                units = dependencies.settle(self, units)
+            if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
+                units = self._pump(units)
+            if not units or not room.waiting or not room.admit(self):
+                break
+            units -= 1
+        if not units:
+            self._more = True
+        for pool in self._awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
-            if not units:
-                self._more = True
-                return
-            awake.popleft()
-            pool.queued = False
+
+    def _pump(self, units: int) -> int:
+        """Start what can start (engine.md section 4); the units that are left."""
+        now, resources = self.now, self.resources
+        awake = self._awake
+        while units:
+            if resources.any:
+                resources.offers(now, awake, self._call)
+            if len(awake) > 1 and not self._cut:
+                awake.sort(key=_index)
+            self._cut = False
+            served = 0
+            for pool in awake:
+                units = self._serve(pool, units)
+                if not units:
+                    self._cut = True
+                    break
+                served += 1
+                pool.queued = False
+            del awake[:served]
+            if resources.any and units:
+                resources.recall(now, Pool.recall)
+            if not awake and not (resources.any and resources.pending(now)):
+                break
+        return units
+
+    def _serve(self, pool: Pool, units: int) -> int:
+        """Start what can start in one pool; the units that are left."""
+        now, wall = self.now, self.now + self.wall_offset
+        start = lifecycle.start
+        while units and (lane := pool.best(now, wall)) is not None:
+            units -= 1
+            task = lane.pop()
+            plan = task.plan
+            if plan is None or not plan.needs or self.resources.acquire(task, now):
+                group = lane.demand.best()
+                assert group is not None
+                start(self, task, group)
+        if pool.groups.busy != pool.figures.running:
+            pool.figures.settle(now, pool.groups.busy)
+        return units
+
+    def _call(self, task: Task) -> None:
+        lifecycle.requeue(self, task)
 
     def _note_figures(self, now: int) -> None:
         """Nothing has happened since this was due: it is noted as of then, and again when that is long ago."""
@@ -263,8 +332,12 @@ class Engine:
         self._note_due = (now if long_ago else due) + INTERVAL
 
     def _submitted(self, event: ev.TaskSubmitted) -> None:
-        outcome, after = admission.submit(self, event.spec)
-        self.step.once_durable.append(Answer(event.request, outcome, after))
+        answer = admission.submit(self, event.spec, event.request, event.may_wait)
+        if answer is not None:
+            self.step.once_durable.append(Answer(event.request, *answer))
+
+    def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
+        self.waiting_room.withdraw(event.request)
 
     def _batch_submitted(self, event: ev.BatchSubmitted) -> None:
         outcome, after = admission.submit_batch(self, event.specs)
@@ -286,9 +359,12 @@ class Engine:
     def _capacity_set(self, event: ev.GroupCapacitySet) -> None:
         pool = self.pools[event.pool]
         before = pool.groups.capacity
-        pool.groups.set_capacity(event.labels, event.capacity)
+        pool.set_capacity(event.labels, event.capacity)
         pool.figures.offered -= (pool.groups.capacity - before) * self.now
         self.wake(pool)
+
+    def _limit_set(self, event: ev.ResourceLimitSet) -> None:
+        self.resources.set_limit(event.resource, self.now)
 
     def _returned(self, event: ev.DispatchReturned) -> None:
         lease = self.leases.live.get(event.lease)
@@ -307,8 +383,8 @@ class Engine:
             lease.beat = max(lease.beat, self.now - self.leases.excused)
 
     def _succeeded(self, event: ev.AttemptSucceeded) -> None:
-        lease = self.leases.held(event.lease)
-        if lease is None:
+        lease = self.leases.live.get(event.lease)
+        if lease is None or not lease.held:
             self.totals.stale_completions += 1
         else:
             lifecycle.succeed(self, lease, event.output, event.content_type)
@@ -331,7 +407,9 @@ class Engine:
         lease = self.leases.held(event.lease)
         if lease is None:
             return
-        group = lease.task.pool.groups.best_of(event.groups, lease.group)
+        plan = lease.task.plan
+        required = plan.demand.labels if plan is not None else ()
+        group = lease.task.pool.groups.best_of(event.groups, lease.group, required)
         if group is not None:
             lifecycle.pass_on(self, lease, group)
         else:
@@ -365,6 +443,8 @@ class Engine:
         while units and (task := self.retries.pop_due(self.now)) is not None:
             units -= 1
             self._backoff_over(task)
+        if units and self.dependencies.any:
+            self.dependencies.fire(self, units)
 
     def _backoff_over(self, task: Task) -> None:
         task.timer = None
@@ -386,9 +466,11 @@ class Engine:
 
 HANDLERS: dict[type, Callable[..., None]] = {
     ev.TaskSubmitted: Engine._submitted,
+    ev.SubmissionWithdrawn: Engine._withdrawn,
     ev.BatchSubmitted: Engine._batch_submitted,
     ev.TaskCancelled: Engine._cancelled,
     ev.GroupCapacitySet: Engine._capacity_set,
+    ev.ResourceLimitSet: Engine._limit_set,
     ev.DispatchReturned: Engine._returned,
     ev.LeasesReleased: Engine._released,
     ev.LeaseRenewed: Engine._renewed,
@@ -405,3 +487,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.CommitsStalled: Engine._commits_stalled,
     ev.CommitsResumed: Engine._commits_resumed,
 }
+
+
+def _index(pool: Pool) -> int:
+    return pool.index

@@ -52,7 +52,7 @@ def _check_task(engine: "Engine", task: Task) -> None:
         lease = task.lease
         assert lease.live and lease.task is task, f"{lease} does not point back to its task"
         assert engine.leases.live.get(lease.id) is lease, f"{lease} is not in the table"
-        assert lease.held == (lease.timer is not None), f"{lease} has a timer exactly while held"
+        assert lease.timed or not lease.held, f"{lease} is held and nothing ends it"
     if task.spec.key:
         assert engine.tasks.by_key(task.spec.key, engine.now) is task, f"{task} does not have its key"
 
@@ -68,6 +68,8 @@ def _check_everything(engine: "Engine") -> None:
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
     assert len(engine.retries) == backing_off, "there is not one backoff timer per RETRYING task"
+    engine.dependencies.check_invariants(engine)
+    engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])
     listed = {task_id for pool in engine.pools.values() for task_id in pool.ids.after(0)}
@@ -85,10 +87,16 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     ids = list(pool.ids.after(0))
     assert ids == sorted(set(ids)), f"pool {name}: the ids of its tasks are not ascending"
     assert len(ids) <= pool.ids._full, f"pool {name}: more ids than the list may have"
-    for index, lane in enumerate(pool.lanes):
-        queued = sorted(task.id for task in lane.tasks())
-        ready = sorted(task.id for task in pending if task.status == TaskStatus.READY and task.spec.priority == index)
-        assert queued == ready and lane.ready == len(ready), f"pool {name}, class {index}: not each READY task once"
+    queued: list[int] = []
+    for lane in pool.every_lane():
+        ids = [task.id for task in lane.tasks()]
+        assert lane.ready == len(ids), f"pool {name}: a lane of class {lane.priority} is miscounted"
+        queued += ids
+    parked = [task.id for task in pending if task.plan is not None and task.plan.claim is not None]
+    ready = sorted(task.id for task in pending if task.status == TaskStatus.READY)
+    assert sorted(queued + parked) == ready, f"pool {name}: not each READY task stands in one queue or is parked"
+    if pool.victims is not None:
+        pool.victims.check_invariants([task for task in pending if task.status == TaskStatus.READY])
     groups = pool.groups
     busy = Counter(lease.group for lease in engine.leases.live.values() if lease.task.pool is pool)
     for labels, group in groups.by_labels.items():
@@ -99,5 +107,5 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert groups.busy == sum(group.busy for group in groups.by_labels.values()), f"pool {name}: busy"
     assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"
     if not engine._held and not engine._more:
-        idle = groups.best() is not None and any(lane.ready for lane in pool.lanes)
+        idle = [lane for lane in pool.every_lane() if lane.ready and lane.demand.has_room()]
         assert not idle, f"pool {name}: a slot is free while a task is ready"

@@ -1,9 +1,14 @@
-"""The FIFO lane of one class in one pool (engine.md section 4).
+"""Queues of READY tasks (engine.md section 4).
 
-Invariant: the lane holds each READY task of its class exactly once, and gives them back in the order of their ids,
-which is the order of submission. New tasks come in order and go to the end of a deque. A task that was there before
-(a retry, a dispatch taken back) keeps its place: it comes back through a small heap, and the head is the lower of the
-two heads.
+A *lane* holds the queued tasks of one class, one order and one demand for labels. Three orders exist: a FIFO lane is
+sorted by id, which is the order of submission; a deadline lane by latest start, then id; a fair lane by tag, then id. A
+*line* joins the lanes of one class and order, one per demand, and knows the best head among those that a free slot
+could serve.
+
+Invariant: a lane holds each queued READY task exactly once, and gives them back in its order.
+
+FIFO lanes: new tasks come in order and go to the end of a deque. A task that was there before (a retry, a dispatch
+taken back) keeps its place: it comes back through a small heap, and the head is the lower of the two heads.
 
 A cancelled task leaves its id behind until that comes up or until such ids outnumber the rest, so leaving is O(1) too.
 Only the id: the task itself may hold megabytes of payload.
@@ -11,8 +16,10 @@ Only the id: the task itself may hold megabytes of payload.
 
 from collections import deque
 from collections.abc import Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any
 
+from cronoq_sansio.engine.labels import Demand
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.limits import MAX_LANE_GARBAGE
 from cronoq_sansio.spec import TaskStatus
@@ -21,17 +28,26 @@ READY = int(TaskStatus.READY)
 
 
 class Lane:
-    """READY tasks of one class, in order of submission. `live` holds every live task of the engine by id."""
+    """Queued tasks in order of submission. `live` holds every live task of the engine by id."""
 
-    __slots__ = ("_back", "_fresh", "_garbage", "_live", "ready")
+    __slots__ = ("_back", "_fresh", "_garbage", "_live", "called", "closed", "demand", "listed", "priority", "ready")
 
-    def __init__(self, live: Mapping[int, Task]) -> None:
+    def __init__(self, live: Mapping[int, Task], priority: int, demand: Demand, *, called: bool = False) -> None:
         self._live = live
+        self.priority = priority
+        """Index of the class."""
+        self.demand = demand
+        self.called = called
+        """Its tasks have their resources promised."""
+        self.ready = 0
+        """How many tasks wait here."""
+        self.listed: Any = None
+        """Key by which it stands in its line; None when it does not stand there."""
+        self.closed = False
+        """It is left out of its line until a slot that serves its demand comes free."""
         self._fresh: deque[int] = deque()
         self._back: list[int] = []
         self._garbage = 0
-        self.ready = 0
-        """How many tasks wait here."""
 
     def push(self, task: Task) -> None:
         """Queue a READY task at its place."""
@@ -56,8 +72,15 @@ class Lane:
             return self._live[back[0]]
         return self._live[fresh[0]]
 
+    def key(self) -> Any:
+        """Of the head: lower comes first."""
+        return self.head().id
+
     def pop(self) -> Task:
         """Take the head; the lane is not empty."""
+        if not self._back and not self._garbage:
+            self.ready -= 1
+            return self._live[self._fresh.popleft()]
         task = self.head()
         if self._fresh and self._fresh[0] == task.id:
             self._fresh.popleft()
@@ -71,15 +94,147 @@ class Lane:
         self.ready -= 1
         self._garbage += 1
         if not self.ready or (self._garbage > MAX_LANE_GARBAGE and self._garbage > self.ready):
-            self._fresh = deque(task_id for task_id in self._fresh if self._waits(task_id))
-            self._back = [task_id for task_id in self._back if self._waits(task_id)]
-            heapify(self._back)
+            self._clean()
             self._garbage = 0
+
+    def empty(self) -> None:
+        """Nothing waits here any more."""
+        self._fresh.clear()
+        self._back.clear()
+        self.ready = self._garbage = 0
 
     def tasks(self) -> list[Task]:
         """Every waiting task, in no order; for invariant checks."""
-        return [self._live[task_id] for task_id in (*self._fresh, *self._back) if self._waits(task_id)]
+        return [self._live[task_id] for task_id in self._ids() if self._waits(task_id)]
+
+    def _ids(self) -> list[int]:
+        return [*self._fresh, *self._back]
+
+    def _clean(self) -> None:
+        self._fresh = deque(task_id for task_id in self._fresh if self._waits(task_id))
+        self._back = [task_id for task_id in self._back if self._waits(task_id)]
+        heapify(self._back)
 
     def _waits(self, task_id: int) -> bool:
         task = self._live.get(task_id)
         return task is not None and task.status == READY
+
+
+class _HeapLane(Lane):
+    """A lane whose order is a number of each task, then its id."""
+
+    __slots__ = ("_heap",)
+
+    def __init__(self, live: Mapping[int, Task], priority: int, demand: Demand, *, called: bool = False) -> None:
+        super().__init__(live, priority, demand, called=called)
+        self._heap: list[tuple[int, int]] = []
+
+    def rank(self, task: Task) -> int:
+        """The number; lower comes first."""
+        raise NotImplementedError
+
+    def push(self, task: Task) -> None:
+        heappush(self._heap, (self.rank(task), task.id))
+        self.ready += 1
+
+    def head(self) -> Task:
+        return self._live[self.key()[1]]
+
+    def key(self) -> tuple[int, int]:
+        heap = self._heap
+        if self._garbage:
+            while not self._waits(heap[0][1]):
+                heappop(heap)
+                self._garbage -= 1
+        return heap[0]
+
+    def pop(self) -> Task:
+        task = self._live[self.key()[1]]
+        heappop(self._heap)
+        self.ready -= 1
+        return task
+
+    def empty(self) -> None:
+        super().empty()
+        self._heap.clear()
+
+    def _ids(self) -> list[int]:
+        return [task_id for _, task_id in self._heap]
+
+    def _clean(self) -> None:
+        self._heap = [entry for entry in self._heap if self._waits(entry[1])]
+        heapify(self._heap)
+
+
+class DeadlineLane(_HeapLane):
+    """Queued tasks with a deadline, by their latest start."""
+
+    __slots__ = ()
+
+    def rank(self, task: Task) -> int:
+        assert task.plan is not None
+        return task.plan.latest_start
+
+
+class FairLane(_HeapLane):
+    """Queued tasks of a pool that shares between tenants, by their tags (`fair_share.py`)."""
+
+    __slots__ = ()
+
+    def rank(self, task: Task) -> int:
+        assert task.plan is not None
+        return task.plan.tag
+
+
+class Line:
+    """The lanes of one class and order: a heap of their heads, corrected when an entry comes up.
+
+    A head that gets a lower key is entered at once; one that gets a higher key, or is gone, is noticed later. A lane
+    whose demand no free slot serves is closed: it costs nothing until the slot that opens it again. Lanes that are empty
+    or closed leave `in_play`, which the lines of a pool share.
+    """
+
+    __slots__ = ("_heap", "_in_play", "_number")
+
+    def __init__(self, in_play: dict[Lane, None]) -> None:
+        self._heap: list[tuple[Any, int, Lane]] = []
+        self._in_play = in_play
+        self._number = 0
+
+    def enter(self, lane: Lane) -> None:
+        """A task was queued in the lane, or the lane was opened."""
+        key = lane.key()
+        if lane.listed is None or key < lane.listed:
+            self._number += 1
+            heappush(self._heap, (key, self._number, lane))
+            lane.listed = key
+
+    def best(self) -> Lane | None:
+        """The lane with the best head among those that a free slot serves."""
+        heap = self._heap
+        while heap:
+            key, number, lane = heap[0]
+            if lane.listed != key:  # a better entry came first, or the lane was closed meanwhile
+                heappop(heap)
+            elif not lane.ready:
+                heappop(heap)
+                self._leave(lane)
+            elif (actual := lane.key()) != key:
+                heapreplace(heap, (actual, number, lane))
+                lane.listed = actual
+            elif lane.demand.has_room():
+                return lane
+            else:
+                heappop(heap)
+                self._leave(lane)
+                lane.closed = True
+                lane.demand.closed.append(lane)
+        return None
+
+    def clear(self) -> None:
+        """Nothing stands here any more."""
+        self._heap.clear()
+
+    def _leave(self, lane: Lane) -> None:
+        lane.listed = None
+        self._in_play.pop(lane, None)

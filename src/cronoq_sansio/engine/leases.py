@@ -4,20 +4,25 @@ Leases run on *lease time*: ``now - excused``. Time that nobody could use (the p
 added to ``excused`` and so moves every expiry and timeout at once, without touching a lease. While a commit hangs the
 timers are parked: they neither fire nor ask for a wake-up.
 
-A lease has one timer, set for the earlier of expiry and timeout. A heartbeat only notes the time; a timer that comes up
-too early is set again. So a heartbeat costs nothing but a dictionary look-up.
+A held lease has one entry in the heap, for the earlier of expiry and timeout, made when it is released. A heartbeat only
+notes the time; an entry that comes up too early is made again. So a heartbeat costs nothing but a dictionary look-up,
+and an end nothing here: the entry of a lease that is over is dropped when it comes up, or when such entries outnumber
+the rest.
 
-Invariant: a lease is here as long as it is live, its task is RUNNING and points back, and only a held one has a timer.
+Invariant: a lease is here as long as it is live, its task is RUNNING and points back, and each held one has an entry.
 """
 
+from heapq import heapify, heappop, heappush
+
 from cronoq_sansio.engine.task import Lease
-from cronoq_sansio.engine.timers import TimerHeap
+
+MIN_GARBAGE = 64  #: below this many entries of ended leases a rebuild costs more than it frees
 
 
 class Leases:
     """Every live lease of a term."""
 
-    __slots__ = ("_timers", "excused", "live", "next_id", "parked")
+    __slots__ = ("_heap", "excused", "live", "next_id", "parked")
 
     def __init__(self, first_id: int) -> None:
         self.live: dict[int, Lease] = {}
@@ -25,13 +30,8 @@ class Leases:
         self.excused = 0
         """Nanoseconds since the term began that do not count against any lease."""
         self.parked = False
-        self._timers: TimerHeap[Lease] = TimerHeap()
-
-    def issue(self) -> int:
-        """A lease id that was never used before."""
-        lease_id = self.next_id
-        self.next_id += 1
-        return lease_id
+        self._heap: list[tuple[int, int, Lease]] = []
+        """Due in lease time, id, lease."""
 
     def held(self, lease_id: int) -> Lease | None:
         """The lease if a worker holds it; otherwise a report for it is stale."""
@@ -44,22 +44,19 @@ class Leases:
         A lease that passed to another worker keeps its first start for the timeout.
         """
         lease.held = True
-        lease.beat = now - self.excused
+        lease.beat = beat = now - self.excused
         if lease.started < 0:
-            lease.started = lease.beat
-        lease.timer = self._timers.add(self._due(lease), lease)
+            lease.started = beat
+        if not lease.timed:
+            self._time(lease, beat)
 
     def withdraw(self, lease: Lease) -> None:
         """No worker has it any more; it may be released again."""
         lease.held = False
-        if lease.timer is not None:
-            self._timers.cancel(lease.timer)
-            lease.timer = None
 
     def end(self, lease: Lease) -> None:
         """The lease is over."""
-        self.withdraw(lease)
-        lease.live = False
+        lease.held = lease.live = False
         del self.live[lease.id]
 
     def pop_due(self, now: int) -> tuple[Lease, bool] | None:
@@ -67,21 +64,36 @@ class Leases:
         if self.parked:
             return None
         lease_now = now - self.excused
-        while (lease := self._timers.pop_due(lease_now)) is not None:
+        heap = self._heap
+        while heap and heap[0][0] <= lease_now:
+            lease = heappop(heap)[2]
+            lease.timed = False
+            if not lease.held:
+                continue
             timeout = lease.task.spec.timeout
             if timeout is not None and lease.started + timeout <= lease_now:
                 return lease, True
             if lease.beat + lease.task.pool.settings.lease_ttl <= lease_now:
                 return lease, False
-            lease.timer = self._timers.add(self._due(lease), lease)
+            self._time(lease, lease.beat)
         return None
 
     def next_timeout(self) -> int | None:
         """On the `now` scale; None without held leases and while parked."""
-        due = None if self.parked else self._timers.next()
-        return None if due is None else due + self.excused
+        heap = self._heap
+        while heap and not heap[0][2].held:
+            heappop(heap)[2].timed = False
+        return heap[0][0] + self.excused if heap and not self.parked else None
 
-    def _due(self, lease: Lease) -> int:
-        expiry = lease.beat + lease.task.pool.settings.lease_ttl
-        timeout = lease.task.spec.timeout
-        return expiry if timeout is None else min(expiry, lease.started + timeout)
+    def _time(self, lease: Lease, beat: int) -> None:
+        task = lease.task
+        due = beat + task.pool.settings.lease_ttl
+        timeout = task.spec.timeout
+        if timeout is not None and lease.started + timeout < due:
+            due = lease.started + timeout
+        lease.timed = True
+        heap = self._heap
+        heappush(heap, (due, lease.id, lease))
+        if len(heap) > MIN_GARBAGE and len(heap) > 2 * len(self.live):
+            self._heap = [entry for entry in heap if entry[2].live]
+            heapify(self._heap)

@@ -1,6 +1,7 @@
 """The life of a task (engine.md sections 2 and 6): every transition, in one table, and what each one does.
 
-A task is READY (queued), RUNNING (one attempt holds one lease), RETRYING (waits for a backoff), or it has ended.
+A task is BLOCKED (waits for other tasks), READY (queued, or parked until resources come free), RUNNING (one attempt
+holds one lease), RETRYING (waits for a backoff), or it has ended.
 `MOVES` lists every transition that may happen; a move that it does not list is our own bug and fails an assertion.
 Ends are final: nothing leaves a terminal status.
 
@@ -14,7 +15,7 @@ from cronoq_sansio.engine import retry
 from cronoq_sansio.engine.actions import Dispatch, TaskEnded, TaskMoved
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.labels import Group
-from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import Edge, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
 from cronoq_sansio.spec import TaskStatus
 
@@ -29,19 +30,29 @@ SUCCEEDED = int(TaskStatus.SUCCEEDED)
 FAILED = int(TaskStatus.FAILED)
 DEAD_LETTERED = int(TaskStatus.DEAD_LETTERED)
 CANCELLED = int(TaskStatus.CANCELLED)
+SKIPPED = int(TaskStatus.SKIPPED)
+SHED = int(TaskStatus.SHED)
 
 NEW = 0
 
 #: From → where it may go. READY → READY does not exist: a dispatch that is taken back was RUNNING.
 MOVES: dict[int, frozenset[int]] = {
-    NEW: frozenset({READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
-    READY: frozenset({RUNNING, CANCELLED, FAILED}),  # FAILED only at recovery
+    NEW: frozenset({BLOCKED, READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
+    BLOCKED: frozenset({READY, SKIPPED, CANCELLED, FAILED}),  # FAILED only at recovery
+    READY: frozenset({RUNNING, CANCELLED, FAILED, SHED}),  # FAILED only at recovery
     RUNNING: frozenset({READY, RETRYING, SUCCEEDED, FAILED, DEAD_LETTERED, CANCELLED}),
     RETRYING: frozenset({READY, CANCELLED, FAILED}),  # FAILED only at recovery
 }
 
 #: Name of the count in `Totals` for each end.
-ENDS = {SUCCEEDED: "succeeded", FAILED: "failed", DEAD_LETTERED: "dead_lettered", CANCELLED: "cancelled"}
+ENDS = {
+    SUCCEEDED: "succeeded",
+    FAILED: "failed",
+    DEAD_LETTERED: "dead_lettered",
+    CANCELLED: "cancelled",
+    SKIPPED: "skipped",
+    SHED: "shed",
+}
 
 
 def _move(task: Task, status: int) -> None:
@@ -49,51 +60,108 @@ def _move(task: Task, status: int) -> None:
     task.status = status
 
 
-def admit(engine: "Engine", task: Task) -> None:
-    """A new task: stored and queued."""
+def admit(
+    engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked: bool = False, due: int = 0
+) -> None:
+    """A new task: stored, and queued unless it is `blocked` by unmet `edges`.
+
+    `due`: wall time at which it stops to wait for keys that nobody has; 0 when there are none.
+    """
     engine.tasks.add(task)
     task.stored = engine.number
-    engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created))
+    engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created, edges))
     engine.totals.submitted += 1
     if engine.watched:
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
-    make_ready(engine, task)
+    if blocked:
+        block(engine, task)
+        _store(engine, task, due)
+    else:
+        make_ready(engine, task)
+        pool = task.pool
+        pool.pending += 1
+        pool.pending_by_class[task.spec.priority] += 1
+        engine.tasks.pending += 1
+
+
+def block(engine: "Engine", task: Task) -> None:
+    """A task that is not counted yet waits for others."""
+    _move(task, BLOCKED)
     _count_pending(engine, task, +1)
 
 
+def unblock(engine: "Engine", task: Task) -> None:
+    """Every edge of a BLOCKED task is met. Not stored: recovery judges them anew."""
+    make_ready(engine, task)
+
+
 def make_ready(engine: "Engine", task: Task) -> None:
-    """Queue a task at its place. Not stored: a row that waits for its time says the same."""
-    _move(task, READY)
-    task.pool.lanes[task.spec.priority].push(task)
-    engine.wake(task.pool)
+    """Queue a task at its place. Not stored: a row that waits for its time, or for others, says the same."""
+    assert READY in MOVES[task.status], f"{task} cannot become ready"
+    task.status = READY
+    pool = task.pool
+    if task.plan is None and not pool.in_play:
+        pool.lanes[task.spec.priority].push(task)
+    else:
+        pool.push(task)
+    if pool.victims is not None:
+        pool.victims.add(task)
+    only = pool.groups.plain.only
+    if not pool.queued and (only is None or only.busy < only.capacity):  # a full pool is woken by the slot that comes free
+        engine.wake(pool)
     if engine.watched:
         _tell(engine, task, READY)
 
 
+def requeue(engine: "Engine", task: Task) -> None:
+    """A parked task was called: the resources it waited for are promised to it."""
+    task.pool.push(task)
+    engine.wake(task.pool)
+
+
 def start(engine: "Engine", task: Task, group: Group) -> None:
     """Give a task that was just taken from its lane to a group: one more attempt, one slot less."""
-    _move(task, RUNNING)
-    _count_pending(engine, task, -1)
-    task.attempt += 1
+    assert RUNNING in MOVES[task.status], f"{task} cannot start"
+    task.status = RUNNING
     pool = task.pool
-    lease = Lease(engine.leases.issue(), task, group.labels, task.last_started)
-    task.last_started = engine.wall()
+    pool.pending -= 1
+    pool.pending_by_class[task.spec.priority] -= 1
+    engine.tasks.pending -= 1
+    task.attempt += 1
+    plan = task.plan
+    if plan is not None and plan.tag >= 0 and pool.shares is not None:
+        pool.shares[task.spec.priority].dispatched(plan.tag)
+    leases = engine.leases
+    lease = task.lease = Lease(leases.next_id, task, group.labels, task.last_started)
+    leases.live[leases.next_id] = lease
+    leases.next_id += 1
+    task.last_started = engine.now + engine.wall_offset
     if not task.first_started:
         task.first_started = task.last_started
         pool.figures.waits.append(engine.now - task.arrival)
-    task.lease = lease
-    engine.leases.live[lease.id] = lease
-    pool.groups.take(group)
+    groups = pool.groups
+    if groups.varied:
+        groups.take(group)
+    else:
+        group.busy += 1
+        groups.busy += 1
     engine.totals.dispatched += 1
-    _store(engine, task)
+    step = engine.step
+    task.stored = step.number
+    step.writes.append(
+        TaskChanged(task.id, RUNNING, task.attempt, 0, task.first_started, task.last_started, task.message)
+    )
     if engine.watched:
         _tell(engine, task, RUNNING)
-    engine.step.once_durable.append(Dispatch(lease, engine.number))
+    step.once_durable.append(Dispatch(lease, step.number))
 
 
 def take_back(engine: "Engine", lease: Lease) -> None:
     """A dispatch that no worker saw: as if it had not happened, its place in the queue included."""
     task = lease.task
+    plan = task.plan
+    if plan is not None and plan.needs:
+        engine.resources.give_back(task, engine.now)
     _end_lease(engine, lease)
     task.attempt -= 1
     task.last_started = lease.previous_start
@@ -108,26 +176,29 @@ def take_back(engine: "Engine", lease: Lease) -> None:
 
 def pass_on(engine: "Engine", lease: Lease, group: Group) -> None:
     """A refused lease goes to another worker: same lease, same attempt; its timeout goes on, its ttl starts anew."""
-    groups = lease.task.pool.groups
+    pool = lease.task.pool
     engine.leases.withdraw(lease)
-    groups.free(lease.group)
-    groups.take(group)
+    pool.free(lease.group)
+    pool.groups.take(group)
     lease.group = group.labels
-    engine.wake(lease.task.pool)
+    engine.wake(pool)
     engine.step.once_durable.append(Dispatch(lease, lease.task.stored))
 
 
 def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) -> None:
     """The attempt returned an output."""
-    _end_lease(engine, lease).figures.succeeded += 1
-    engine.step.writes.append(OutputStored(lease.task.id, output, content_type))
-    _end(engine, lease.task, SUCCEEDED, "", output, content_type)
+    task = lease.task
+    pool = end_attempt(engine, lease)
+    pool.figures.succeeded += 1
+    pool.durations.add(task.spec.kind, engine.now - engine.leases.excused - lease.started)
+    engine.step.writes.append(OutputStored(task.id, output, content_type))
+    _end(engine, task, SUCCEEDED, "", output, content_type)
 
 
 def fail(engine: "Engine", lease: Lease, message: str, *, permanent: bool = False, retry_after: int = 0) -> None:
     """The attempt failed: retried while attempts are left, unless the failure is permanent."""
     task = lease.task
-    _end_lease(engine, lease).figures.failed += 1
+    end_attempt(engine, lease).figures.failed += 1
     if permanent:
         _end(engine, task, FAILED, message)
     else:
@@ -159,7 +230,7 @@ def cancel(engine: "Engine", task: Task, message: str) -> Lease | None:
     """End a live task as cancelled; returns the lease that this ended."""
     lease = task.lease
     if lease is not None:
-        _end_lease(engine, lease).figures.cancelled += 1
+        end_attempt(engine, lease).figures.cancelled += 1
     _end(engine, task, CANCELLED, message)
     return lease
 
@@ -169,12 +240,35 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
     _end(engine, task, FAILED, message)
 
 
+def skip(engine: "Engine", task: Task, message: str) -> None:
+    """End a BLOCKED task that cannot run any more: an edge is impossible, or an awaited key did not appear."""
+    _end(engine, task, SKIPPED, message)
+
+
+def shed(engine: "Engine", task: Task, message: str) -> None:
+    """End a READY task to make room for another one."""
+    assert task.status == READY, f"{task} is not READY"
+    _end(engine, task, SHED, message)
+
+
+def end_attempt(engine: "Engine", lease: Lease) -> Pool:
+    """An attempt is over: its lease, its slot, the resources it held, and its place among those that wait for them."""
+    task = lease.task
+    plan = task.plan
+    if plan is not None and plan.needs:
+        engine.resources.release(task, engine.now)
+        plan.place = 0
+    return _end_lease(engine, lease)
+
+
 def _end_lease(engine: "Engine", lease: Lease) -> Pool:
     pool = lease.task.pool
-    engine.leases.end(lease)
+    lease.held = lease.live = False
+    del engine.leases.live[lease.id]
     lease.task.lease = None
-    pool.groups.free(lease.group)
-    engine.wake(pool)
+    pool.free(lease.group)
+    if not pool.queued:
+        engine.wake(pool)
     return pool
 
 
@@ -182,25 +276,45 @@ def _end(
     engine: "Engine", task: Task, status: int, message: str, output: bytes | None = None, content_type: str = ""
 ) -> None:
     before = task.status
-    _move(task, status)
-    if before == READY:
-        task.pool.lanes[task.spec.priority].forget()
-    if before == RETRYING and task.timer is not None:
-        engine.retries.cancel(task.timer)
-        task.timer = None
+    assert status in MOVES[before], f"{task} cannot end as {status}"
+    task.status = status
+    plan = task.plan
     if before != RUNNING:
+        if before == READY:
+            _leave_queue(engine, task)
+        elif task.timer is not None:
+            engine.retries.cancel(task.timer)
+            task.timer = None
         _count_pending(engine, task, -1)
     task.message = message or ("" if status == SUCCEEDED else ENDS[status])
-    task.finished = engine.wall()
+    task.finished = engine.now + engine.wall_offset
     task.stored = engine.number
     engine.tasks.retire(task, engine.now)
-    name = ENDS[status]
-    setattr(engine.totals, name, getattr(engine.totals, name) + 1)
+    if plan is not None:
+        task.pool.drop_plan(plan)
+    totals = engine.totals
+    if status == SUCCEEDED:
+        totals.succeeded += 1
+    else:
+        setattr(totals, ENDS[status], getattr(totals, ENDS[status]) + 1)
     step = engine.step
     step.writes.append(
         TaskFinished(task.id, status, task.attempt, task.first_started, task.last_started, task.finished, task.message)
     )
     step.once_durable.append(TaskEnded(task, output, content_type, engine.number))
+    if engine.dependencies.any:
+        engine.dependencies.ended(task)
+
+
+def _leave_queue(engine: "Engine", task: Task) -> None:
+    """A READY task has ended: it leaves its queue, or the parking, and what was promised to it is promised no more."""
+    plan = task.plan
+    parked = False
+    if plan is not None and (plan.claim is not None or plan.called):
+        parked = not plan.called
+        engine.resources.leave(task)
+    if not parked:
+        task.pool.forget(task)
 
 
 def _count_pending(engine: "Engine", task: Task, difference: int) -> None:

@@ -1,59 +1,182 @@
-"""Whether there is room for new tasks (engine.md section 9). The one policy so far is `reject`.
+"""Whether there is room for a new task, and who gives way (engine.md section 9).
 
-Bounds count pending tasks, per pool and over all pools; the payload budget counts the encoded specifications of live
-tasks, so that a million large payloads do not end the process. A batch fits as a whole or not at all: each member is
-tested with the earlier ones counted in.
+Bounds count pending tasks: in a pool, in a class of a pool, and over all pools. The payload budget counts the encoded
+specifications of live tasks, so that a million large payloads do not end the process. What happens to a submission
+that would pass a bound is the pool's policy:
+
+- `reject`: it is `overloaded`.
+- `wait`: it is `full`, and a caller that may wait waits for room (`waiting_room.py`).
+- `shed_lowest`: the latest READY task of the lowest class that has one is shed for it, if that class ranks below.
+- `shed_oldest`: the earliest READY task of the class `low` is shed for it.
+
+Invariants: nothing is shed or waited for because of the payload budget, nor for what would not even fit into empty
+queues: both are `overloaded` at once. One submission sheds one task at most, and only if it fits then; so bounds that
+were lowered while tasks waited refuse newcomers and shed nothing. A batch fits as a whole or not at all, each member
+tested with the earlier ones counted in; nothing is shed for it, and it does not wait.
 """
 
-from cronoq_sansio.engine.dispatch import Pool
-from cronoq_sansio.engine.table import TaskTable
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.engine import lifecycle
+from cronoq_sansio.engine.task import Task
+from cronoq_sansio.engine.victims import SHED_LOWEST
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.spec import Priority, TaskSpec
+from cronoq_sansio.values import value
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.dispatch import Pool
+    from cronoq_sansio.engine.engine import Engine
+
+WAIT = "wait"
+
+#: Names of the classes, as in the configuration.
+CLASSES = tuple(priority.name.lower() for priority in Priority)
 
 
 class Ahead:
     """What the members of a batch that were tested already will add."""
 
-    __slots__ = ("by_pool", "payload_bytes", "tasks")
+    __slots__ = ("by_class", "by_pool", "payload_bytes", "tasks")
 
     def __init__(self) -> None:
         self.tasks = 0
         self.payload_bytes = 0
         self.by_pool: dict[str, int] = {}
+        self.by_class: dict[tuple[str, int], int] = {}
+        """By pool and class."""
 
     def count(self, spec: TaskSpec) -> None:
         """This one fits."""
         self.tasks += 1
         self.payload_bytes += spec.size
         self.by_pool[spec.pool] = self.by_pool.get(spec.pool, 0) + 1
+        place = (spec.pool, spec.priority)
+        self.by_class[place] = self.by_class.get(place, 0) + 1
 
 
-def refusal(
-    spec: TaskSpec, pool: Pool, tasks: TaskTable, limits: LimitSettings, ahead: Ahead | None = None
-) -> Rejection | None:
-    """Why this submission does not fit behind those `ahead`; None when it does."""
-    pending, total, held = pool.pending, tasks.pending, tasks.payload_bytes
-    if ahead is not None:
-        pending += ahead.by_pool.get(spec.pool, 0)
-        total += ahead.tasks
-        held += ahead.payload_bytes
-    if pending >= pool.settings.max_pending:
-        return Rejection(
-            Code.OVERLOADED,
-            f"pool {pool.name!r} has {pending} pending tasks, "
-            f"its max_pending is {pool.settings.max_pending}; retry later",
-        )
-    if total >= limits.max_pending_total:
-        return Rejection(
-            Code.OVERLOADED,
-            f"the server has {total} pending tasks, "
-            f"limits.max_pending_total is {limits.max_pending_total}; retry later",
-        )
-    if held + spec.size > limits.max_payload_bytes:
-        return Rejection(
-            Code.OVERLOADED,
-            f"live tasks hold {held} bytes and this one {spec.size}, "
-            f"limits.max_payload_bytes is {limits.max_payload_bytes}; retry later",
-        )
-    return None
+NOBODY = Ahead()
+"""Ahead of a single submission."""
+
+
+def fits(engine: "Engine", pool: "Pool", priority: int) -> bool:
+    """True while one more pending task of that class passes no bound; the payload budget aside."""
+    settings = pool.settings
+    bound = settings.max_pending_by_class[priority]
+    return (
+        pool.pending < settings.max_pending
+        and engine.tasks.pending < engine.limits.max_pending_total
+        and (bound is None or pool.pending_by_class[priority] < bound)
+    )
+
+
+def plainly_fits(engine: "Engine", spec: TaskSpec, pool: "Pool") -> bool:
+    """True for nearly every submission: no bound and no budget is near, so nothing has to be explained."""
+    return engine.tasks.payload_bytes + spec.size <= engine.limits.max_payload_bytes and fits(
+        engine, pool, spec.priority
+    )
+
+
+def refusal(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead = NOBODY) -> Rejection | None:
+    """Why this submission does not fit behind those `ahead`; None when it does. Nobody gives way."""
+    passed = _passed(engine, spec, pool, ahead)
+    return None if passed is None else Rejection(passed.code, f"{passed.text}; {passed.advice}")
+
+
+def make_room(engine: "Engine", spec: TaskSpec, pool: "Pool") -> Rejection | Task | None:
+    """The last check of a single submission, which is admitted unless this is a `Rejection`.
+
+    A task is the victim: hand it to `shed` *after* the newcomer is admitted. The newcomer may depend on it, and is then
+    skipped like every other dependent.
+    """
+    passed = _passed(engine, spec, pool, NOBODY)
+    if passed is None:
+        return None
+    name, why = CLASSES[spec.priority], ""
+    if pool.victims is not None and passed.helped:
+        victim = pool.victims.pick(spec.priority)
+        if victim is not None and _fits_without(engine, spec, pool, victim):
+            return victim
+        if victim is not None:
+            why = ", and shedding one task would not make room"
+        elif pool.settings.overflow == SHED_LOWEST:
+            why = f", and no ready task ranks below {name}"
+        else:
+            why = ", and no low task is ready"
+    return Rejection(passed.code, f"{passed.text}{why}; {passed.advice}")
+
+
+def shed(engine: "Engine", victim: Task, newcomer: TaskSpec) -> None:
+    """End the task that `make_room` found; the newcomer has been admitted."""
+    message = f"shed for a task of class {CLASSES[newcomer.priority]}: there was no room in pool {victim.pool.name!r}"
+    lifecycle.shed(engine, victim, message)
+
+
+@value
+class _Passed:
+    """A bound that a submission would pass."""
+
+    code: Code
+    text: str
+    """What is the case."""
+    advice: str
+    """What to do about it."""
+    helped: bool
+    """One pending task less might help."""
+
+
+def _passed(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead) -> _Passed | None:
+    held = engine.tasks.payload_bytes + ahead.payload_bytes
+    if held + spec.size > engine.limits.max_payload_bytes:
+        return _payload_passed(held, spec, engine.limits.max_payload_bytes, ahead)
+    if ahead is NOBODY and fits(engine, pool, spec.priority):
+        return None
+    return _bound_passed(engine, spec, pool, ahead)
+
+
+def _payload_passed(held: int, spec: TaskSpec, budget: int, ahead: Ahead) -> _Passed:
+    setting = f"limits.max_payload_bytes is {budget}"
+    if spec.size > budget:
+        return _Passed(Code.OVERLOADED, f"the task has {spec.size} bytes, {setting}", "send less, or raise it", False)
+    if ahead.payload_bytes + spec.size > budget:
+        text = f"the members before this one hold {ahead.payload_bytes} bytes and this one {spec.size}, {setting}"
+        return _Passed(Code.OVERLOADED, text, "split the batch, or raise it", False)
+    text = f"live tasks hold {held} bytes and this one {spec.size}, {setting}"
+    return _Passed(Code.OVERLOADED, text, "retry later", False)
+
+
+def _bound_passed(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead) -> _Passed | None:
+    """The first bound that is reached; before all others one that not even empty queues would help."""
+    settings, index, who = pool.settings, spec.priority, f"pool {pool.name!r}"
+    name, pools, classes = CLASSES[index], ahead.by_pool, ahead.by_class
+    of_class = settings.max_pending_by_class[index]
+    total, max_total = engine.tasks.pending, engine.limits.max_pending_total
+    bounds = [
+        (pool.pending, pools.get(pool.name, 0), settings.max_pending, who, "tasks", "its max_pending"),
+        (total, ahead.tasks, max_total, "the server", "tasks", "limits.max_pending_total"),
+    ]
+    if of_class is not None:
+        before = classes.get((pool.name, index), 0)
+        place = (who, f"tasks of class {name}", f"its max_pending_by_class.{name}")
+        bounds.insert(1, (pool.pending_by_class[index], before, of_class, *place))
+    passed, code = None, Code.FULL if settings.overflow == WAIT else Code.OVERLOADED
+    for pending, before, bound, who, what, setting in bounds:
+        text = f"{who} never has more than {bound} pending {what}, {setting} is {bound}"
+        if not bound:
+            return _Passed(Code.OVERLOADED, text, "raise it", False)
+        if before >= bound:
+            passed = _Passed(code, text, "split the batch, or raise it", False)
+        elif passed is None and pending + before >= bound:
+            text = f"{who} has {pending + before} pending {what}, {setting} is {bound}"
+            passed = _Passed(code, text, "retry later", True)
+    return passed
+
+
+def _fits_without(engine: "Engine", spec: TaskSpec, pool: "Pool", victim: Task) -> bool:
+    settings, index = pool.settings, spec.priority
+    bound = settings.max_pending_by_class[index]
+    return (
+        pool.pending - 1 < settings.max_pending
+        and engine.tasks.pending - 1 < engine.limits.max_pending_total
+        and (bound is None or pool.pending_by_class[index] - (victim.spec.priority == index) < bound)
+    )

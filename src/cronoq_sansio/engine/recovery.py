@@ -1,19 +1,27 @@
 """Taking over what a store holds (engine.md section 13), in portions so that a million tasks never block the loop.
 
 Live tasks come back with their id, arrival, specification and attempt count. An attempt that was running is lost and
-counts against the budget. A task whose pool is gone, or that is above a limit that was lowered, ends as failed.
-Finished tasks come back into retention.
+counts against the budget. A task ends as failed, durably, when its pool or a resource of it is gone, when it asks for
+more units than the resource has now, or when it is above a limit that was lowered. Finished tasks come back into
+retention.
+
+The edges of a blocked task are judged anew, once every task is there: parents may have ended, beyond retention too,
+the server may have stopped before their ends were worked off, and tasks that end right here have children as well. A
+parent that is nowhere can never be met. A key that is there by now is the parent's; one that is still awaited is
+awaited until the time that was stored, whatever the pool says now.
 
 Stored times are wall times of whatever host wrote them: an arrival lies at most at now, a backoff is due at most its
-policy's maximum from now.
+policy's maximum from now, a wait for keys lasts at most its whole length.
 """
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import lifecycle, retry
+from cronoq_sansio.engine import dependencies, lifecycle, retry
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import (
+    Edge,
+    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
     TaskChanged,
@@ -29,6 +37,7 @@ from cronoq_sansio.spec import RetryPolicy, TaskStatus
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
+WAITING = (lifecycle.BLOCKED, lifecycle.READY, lifecycle.RETRYING)
 LOST = "worker lost: the server was restarted while the attempt ran"
 
 
@@ -42,12 +51,19 @@ class Recovery:
         self._finished: list[FinishedLoaded] = []
         self._work: Iterator[None] | None = None
         self._lost_pools: dict[str, Pool] = {}
+        self._blocked: list[TaskLoaded] = []
+        self._asked: set[int] = set()
+        """Parents of blocked tasks."""
+        self._ends: dict[int, tuple[str, int]] = {}
+        """Key and status of those that have ended."""
 
     def load(self, records: Iterable[LoadedRecord]) -> None:
         """Take in rows, in any order."""
         for record in records:
             if type(record) is TaskLoaded:
                 self._tasks.append(record)
+                if _blocked(record):
+                    self._asked.update(edge.parent for edge in record.inserted.edges)
             elif type(record) is FinishedLoaded:
                 self._finished.append(record)
             else:
@@ -61,7 +77,7 @@ class Recovery:
         return all(next(self._work, self) is not self for _ in range(units))
 
     def _settle_all(self) -> Iterator[None]:
-        """One row per turn. Retention first, so that a live task has the last word on its key."""
+        """One row or one edge's end per turn. Retention first, so that a live task has the last word on its key."""
         self._finished.sort(key=lambda record: (record.finished, record.task_id))
         for finished in self._finished:
             self._retain(finished)
@@ -76,12 +92,21 @@ class Recovery:
             self._end_damaged(damaged)
             yield
         self._damaged.clear()
+        for loaded in self._blocked:
+            self._judge(loaded)
+            yield
+        self._blocked.clear()
+        while self._engine.dependencies.unsettled:
+            self._engine.dependencies.settle(self._engine, 1)
+            yield
 
     def _retain(self, record: FinishedLoaded) -> None:
         engine = self._engine
         age = max(engine.wall() - record.finished, 0)
         expires = engine.now - age + engine.limits.key_retention
         engine.tasks.retain(Retained(record.task_id, record.pool, record.key, record.status, expires, 0))
+        if record.task_id in self._asked:
+            self._ends[record.task_id] = (record.key, record.status)
 
     def _revive(self, loaded: TaskLoaded) -> None:
         engine, row, state = self._engine, loaded.inserted, loaded.changed
@@ -96,9 +121,14 @@ class Recovery:
             task.first_started = state.first_started
             task.last_started = state.last_started
             task.message = state.message
-        self._resume(task, state)
-        if task.status in (TaskStatus.READY, TaskStatus.RETRYING):
+        if _blocked(loaded):
+            lifecycle.block(engine, task)
+            self._blocked.append(loaded)
+        else:
+            self._resume(task, state)
+        if task.status in WAITING:
             self._drop_hopeless(task)
+        self._note_end(task)
 
     def _resume(self, task: Task, state: TaskChanged | None) -> None:
         engine = self._engine
@@ -114,6 +144,10 @@ class Recovery:
         task.pool.count_pending(task, +1)
         engine.tasks.pending += 1
 
+    def _note_end(self, task: Task) -> None:
+        if task.status not in WAITING and task.id in self._asked:
+            self._ends[task.id] = (task.spec.key, task.status)
+
     def _drop_hopeless(self, task: Task) -> None:
         engine = self._engine
         largest = engine.limits.max_message_bytes - MESSAGE_HEADROOM
@@ -122,6 +156,63 @@ class Recovery:
         elif task.spec.size > largest:
             message = f"the task has {task.spec.size} bytes, limits.max_message_bytes now allows {largest}"
             lifecycle.fail_waiting(engine, task, message)
+        elif (asked := task.spec.scheduling) is not None and asked.resources:
+            refusal = engine.resources.check(asked.resources)
+            if refusal is not None:
+                lifecycle.fail_waiting(engine, task, f"the task cannot run any more: {refusal.message}")
+
+    def _judge(self, loaded: TaskLoaded) -> None:
+        """Decide what a blocked task waits for, now that every parent has its place."""
+        engine, state = self._engine, loaded.changed
+        task = engine.tasks.live.get(loaded.inserted.task_id)
+        if task is None or state is None or task.status != lifecycle.BLOCKED:
+            return
+        edges, impossible = self._edges(loaded)
+        due = 0
+        if not impossible and dependencies.awaits(edges):
+            due = min(state.due - engine.wall_offset, engine.now + max(state.due - loaded.inserted.arrival, 0))
+            if due <= engine.now:
+                key = next(edge.key for edge in edges if not edge.parent)
+                impossible = dependencies.overdue(key, engine.now - task.arrival)
+        if impossible:
+            lifecycle.skip(engine, task, impossible)
+        elif edges:
+            engine.dependencies.attach(engine, task, edges, due)
+        else:
+            lifecycle.unblock(engine, task)
+        self._note_end(task)
+
+    def _edges(self, loaded: TaskLoaded) -> tuple[tuple[Edge, ...], str]:
+        """The edges that are unmet, and why the task has to end, else empty."""
+        engine = self._engine
+        unmet = []
+        for edge in loaded.inserted.edges:
+            parent = edge.parent
+            if not parent:
+                parent = self._appeared(loaded.inserted.task_id, edge.key)
+            if not parent or parent in engine.tasks.live:
+                unmet.append(Edge(parent, "" if parent else edge.key, edge.condition))
+                continue
+            end = self._ends.get(parent)
+            if end is None:
+                return (), f"task {parent}, which it depends on, is not known any more"
+            if not dependencies.met(edge.condition, end[1]):
+                return (), dependencies.reason(parent, *end, edge.condition)
+        return tuple(unmet), ""
+
+    def _appeared(self, child: int, key: str) -> int:
+        """The id of the task that has an awaited key by now; 0 = still nobody."""
+        engine = self._engine
+        known = engine.find(key)
+        if known is None:
+            return 0
+        if isinstance(known, Retained):
+            parent = known.task_id
+            self._ends[parent] = (key, known.status)
+        else:
+            parent = known.id
+        engine.step.writes.append(EdgeResolved(child, key, parent))
+        return parent
 
     def _lost_pool(self, name: str) -> Pool:
         """A pool that is not configured any more, as long as its tasks are being ended."""
@@ -137,6 +228,12 @@ class Recovery:
         message = f"the stored task cannot be read: {record.reason}"
         engine.step.writes.append(TaskFinished(record.task_id, lifecycle.FAILED, 0, 0, 0, finished, message))
         engine.totals.failed += 1
+        if record.task_id in self._asked:
+            self._ends[record.task_id] = ("", lifecycle.FAILED)
+
+
+def _blocked(loaded: TaskLoaded) -> bool:
+    return loaded.changed is not None and loaded.changed.status == TaskStatus.BLOCKED
 
 
 def _with_attempts(policy: RetryPolicy, max_attempts: int) -> RetryPolicy:

@@ -14,11 +14,11 @@ class TaskTable:
     """Look-up by id and by key."""
 
     __slots__ = (
-        "_finished",
         "_keys",
         "_retained",
         "_retention",
         "_retention_max",
+        "finished",
         "live",
         "next_id",
         "payload_bytes",
@@ -33,7 +33,8 @@ class TaskTable:
         """Live tasks that are not running, over all pools."""
         self._keys: dict[str, Task | Retained] = {}
         self._retained: dict[int, Retained] = {}
-        self._finished: deque[Retained] = deque()
+        self.finished: deque[Retained] = deque()
+        """Those that are remembered, in the order of their ends."""
         self._retention = limits.key_retention
         self._retention_max = limits.key_retention_max
 
@@ -65,36 +66,37 @@ class TaskTable:
 
     def retire(self, task: Task, now: int) -> None:
         """A live task has ended; remember it for a while."""
+        spec = task.spec
         del self.live[task.id]
-        self.payload_bytes -= task.spec.size
-        if task.spec.key:
-            del self._keys[task.spec.key]
-        self.retain(Retained(task.id, task.pool.name, task.spec.key, task.status, now + self._retention, task.stored))
+        self.payload_bytes -= spec.size
+        if spec.key:
+            del self._keys[spec.key]
+        self.retain(Retained(task.id, spec.pool, spec.key, task.status, now + self._retention, task.stored))
 
     def retain(self, retained: Retained) -> None:
         """Remember a finished task. Tasks come in the order of their ends."""
         if not self._retention_max:
             return
         self._retained[retained.task_id] = retained
-        self._finished.append(retained)
+        self.finished.append(retained)
         if retained.key and not isinstance(self._keys.get(retained.key), Task):
             self._keys[retained.key] = retained
-        if len(self._finished) > self._retention_max:
+        if len(self.finished) > self._retention_max:
             self._forget()
 
     def expire(self, now: int, limit: int) -> None:
         """Forget up to `limit` tasks that are older than the retention; look-ups by key do not wait for that."""
-        finished = self._finished
+        finished = self.finished
         while limit and finished and finished[0].expires <= now:
             self._forget()
             limit -= 1
 
     def retained(self) -> int:
         """How many finished tasks are remembered."""
-        return len(self._finished)
+        return len(self.finished)
 
     def _forget(self) -> None:
-        retained = self._finished.popleft()
+        retained = self.finished.popleft()
         del self._retained[retained.task_id]
         if retained.key and self._keys.get(retained.key) is retained:
             del self._keys[retained.key]

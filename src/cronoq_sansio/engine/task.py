@@ -8,6 +8,48 @@ from cronoq_sansio.spec import RetryPolicy, TaskSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.dispatch import Pool
+    from cronoq_sansio.engine.labels import Demand
+    from cronoq_sansio.engine.lanes import Lane
+    from cronoq_sansio.engine.resources import Claim
+
+
+class Plan:
+    """What the scheduler keeps of a task that asks for more than a class, or whose pool shares between tenants."""
+
+    __slots__ = (
+        "called",
+        "claim",
+        "deadline",
+        "demand",
+        "estimate",
+        "lane",
+        "latest_start",
+        "needs",
+        "place",
+        "tag",
+    )
+
+    def __init__(self, deadline: int | None, needs: tuple[tuple[str, int], ...], demand: "Demand") -> None:
+        self.deadline = deadline
+        """Wall time."""
+        self.needs = needs
+        """Names and units of the resources that an attempt takes."""
+        self.demand = demand
+        """For labels of the worker."""
+        self.estimate = 0
+        """Run time in nanoseconds, as estimated when it was queued last; only with a deadline."""
+        self.latest_start = 0
+        """`deadline` − `estimate`, wall time."""
+        self.tag = -1
+        """Of the fair queue, given when it is queued first; -1 = none."""
+        self.lane: Lane | None = None
+        """Where it is queued, or was last."""
+        self.claim: Claim | None = None
+        """Set while it is parked: READY, but waiting for resources."""
+        self.called = False
+        """Queued again with its resources promised."""
+        self.place = 0
+        """Among those that wait for resources, from the first time on until an attempt ends; 0 = none."""
 
 
 class Task:
@@ -24,6 +66,7 @@ class Task:
         "lease",
         "max_attempts",
         "message",
+        "plan",
         "pool",
         "retry",
         "spec",
@@ -38,6 +81,7 @@ class Task:
         self.id = task_id
         self.spec = spec
         self.pool = pool
+        self.plan: Plan | None = None if spec.scheduling is None and pool.shares is None else pool.plan(spec)
         self.retry = retry
         self.max_attempts = retry.max_attempts
         self.status = 0
@@ -66,7 +110,7 @@ class Task:
 class Lease:
     """One attempt on one slot. What a worker is told of it is fixed at dispatch."""
 
-    __slots__ = ("attempt", "beat", "group", "held", "id", "live", "previous_start", "started", "task", "timer")
+    __slots__ = ("attempt", "beat", "group", "held", "id", "live", "previous_start", "started", "task", "timed")
 
     def __init__(self, lease_id: int, task: Task, group: Labels, previous_start: int) -> None:
         self.id = lease_id
@@ -82,7 +126,8 @@ class Lease:
         """First release, in lease time (`leases.py`); -1 = never released."""
         self.beat = 0
         """Last heartbeat or release, in lease time."""
-        self.timer: Timer[Lease] | None = None
+        self.timed = False
+        """It has an entry among the times at which leases are over."""
         self.previous_start = previous_start
         """`last_started` of the task before this attempt, for a dispatch that is taken back."""
 

@@ -1,0 +1,132 @@
+"""Tasks that require labels: who may run them, and that they delay nobody (engine.md section 8)."""
+
+import pytest
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine import events as ev
+from cronoq_sansio.spec import Priority
+from tests.engine.harness import Rig, pool, spec
+
+GPU = (("gpu", "a100"),)
+GPU_EAST = (("gpu", "a100"), ("zone", "east"))
+EAST = (("zone", "east"),)
+
+
+@pytest.mark.parametrize(
+    ("required", "carried", "runs"),
+    [
+        ((), (), True),
+        ((), GPU, True),
+        (GPU, GPU, True),
+        (GPU, GPU_EAST, True),
+        (GPU_EAST, GPU_EAST, True),
+        (GPU, (), False),
+        (GPU, (("gpu", "h100"),), False),
+        (GPU, EAST, False),
+        (GPU_EAST, GPU, False),
+    ],
+)
+def test_a_worker_must_carry_every_label(required, carried, runs):
+    rig = Rig()
+    (task,) = rig.submit(spec(labels=dict(required)))
+    rig.slots(1, carried)
+    assert rig.status(task) == ("RUNNING" if runs else "READY")
+
+
+def test_tasks_that_need_a_missing_label_delay_nobody():
+    rig = Rig()
+    special = rig.submit(*(spec(labels=dict(GPU), priority=Priority.CRITICAL) for _ in range(10)))
+    plain = rig.submit(spec(priority=Priority.LOW), spec(priority=Priority.LOW))
+    rig.slots(2)
+    assert rig.order() == plain
+    rig.slots(3, GPU)
+    assert rig.order() == [*plain, *special[:3]]
+
+
+def test_the_least_labelled_worker_with_room_wins():
+    rig = Rig()
+    rig.slots(1, GPU_EAST)
+    rig.slots(1, GPU)
+    rig.slots(1)
+    rig.submit(*(spec() for _ in range(3)))
+    assert [lease.group for lease in rig.leases] == [(), GPU, GPU_EAST]
+
+
+def test_between_equals_the_one_with_more_slots_free_wins():
+    rig = Rig()
+    rig.slots(1, EAST)
+    rig.slots(3, GPU)
+    rig.submit(*(spec() for _ in range(4)))
+    assert [lease.group for lease in rig.leases] == [GPU, GPU, EAST, GPU]
+
+
+def test_plain_and_special_tasks_share_one_order():
+    """Whoever has the higher score starts first where both could."""
+    rig = Rig()
+    plain, special, high = rig.submit(spec(), spec(labels=dict(GPU)), spec(labels=dict(GPU), priority=Priority.HIGH))
+    rig.slots(3, GPU)
+    assert rig.order() == [high, plain, special]
+
+
+def test_groups_and_demands_are_dropped_when_nothing_needs_them():
+    rig = Rig()
+    for number in range(50):
+        label = (("host", f"h{number}"),)
+        (task,) = rig.submit(spec(labels=dict(label)))
+        rig.slots(1, label)
+        rig.slots(0, label)
+        rig.complete(task)
+    statistics = rig.engine.statistics()
+    assert statistics["groups"] == statistics["demands"] == 0
+    groups = rig.engine.pools["default"].groups
+    assert not groups._labelled and not groups._demanding
+    assert not rig.engine.pools["default"]._special
+
+
+def test_a_cancelled_task_takes_its_demand_along():
+    rig = Rig()
+    rig.slots(1)
+    (task,) = rig.submit(spec(labels=dict(GPU)))
+    rig.handle(ev.TaskCancelled(None, task))
+    assert rig.engine.statistics()["demands"] == 0
+
+
+def test_a_refused_lease_goes_only_to_workers_with_the_labels():
+    rig = Rig()
+    rig.slots(1, GPU)
+    (task,) = rig.submit(spec(labels=dict(GPU)))
+    rig.slots(1)
+    rig.slots(1, GPU_EAST)
+    rig.handle(ev.AttemptNacked(rig.lease(task).id, "no", ((), GPU_EAST)))
+    assert rig.lease(task).group == GPU_EAST and rig.lease(task).attempt == 1
+    rig.handle(ev.AttemptNacked(rig.lease(task).id, "no", ((),)))
+    assert rig.status(task) == "RETRYING"
+
+
+def test_a_retry_keeps_its_place_among_those_with_its_labels():
+    rig = Rig()
+    first, second = rig.submit(spec(labels=dict(GPU)), spec(labels=dict(GPU)))
+    rig.slots(1, GPU)
+    rig.fail(first)
+    assert rig.order() == [first, second]
+    rig.advance(SECOND)
+    rig.complete(second)
+    assert rig.order() == [first, second, first]
+
+
+def test_labels_and_deadlines_go_together():
+    rig = Rig()
+    late, early = rig.submit(
+        spec(labels=dict(GPU), deadline_in=900 * SECOND), spec(labels=dict(GPU_EAST), deadline_in=100 * SECOND)
+    )
+    rig.slots(2, GPU_EAST)
+    assert rig.order() == [early, late]
+
+
+def test_many_hosts_with_tasks_of_their_own():
+    rig = Rig(pool(max_pending=10_000))
+    hosts = [(("host", f"h{number:03d}"),) for number in range(300)]
+    ids = rig.submit(*(spec(labels=dict(host)) for host in hosts for _ in range(2)))
+    rig.handle(*(ev.GroupCapacitySet("default", host, 1) for host in reversed(hosts)))
+    assert rig.order() == ids[::2]
+    assert all(lease.group == hosts[index] for index, lease in enumerate(rig.leases))

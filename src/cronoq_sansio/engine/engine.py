@@ -48,7 +48,7 @@ class Engine:
             pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)
         }
         self.dependencies = Dependencies()
-        self.resources = Resources(settings.resources, now)
+        self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
         self.leases = Leases(first_lease_id)
         self.retries: TimerHeap[Task] = TimerHeap()
@@ -162,7 +162,14 @@ class Engine:
         awake = self._awake
         if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
             pass  # nothing follows from it
-        elif self.dependencies.any or self.resources.any or self.waiting_room.waiting or len(awake) > 1 or self._held:
+        elif (
+            self._more
+            or self.dependencies.any
+            or self.resources.any
+            or self.waiting_room.waiting
+            or len(awake) > 1
+            or self._held
+        ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):

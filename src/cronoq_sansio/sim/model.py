@@ -365,10 +365,10 @@ class Model:
             self.note("release", "ignored" if lease is None else "released")
             if lease is not None:
                 lease.held = True
-                lease.beat = self.now - self.excused
+                beat = self.now - self.excused
+                lease.beat = beat if lease.started is None else max(lease.beat, beat)
                 if lease.started is None:
-                    lease.started = lease.beat
-                lease.alarm = (lease.due(), self.next_turn())
+                    lease.started = beat
 
     def _renewed(self, event: ev.LeaseRenewed) -> None:
         lease = self.lease(event.lease, held=True)
@@ -441,14 +441,13 @@ class Model:
         self.note("watch", str(event.watched))
 
     def _timer(self, _event: ev.TimerFired) -> None:
-        while not self.parked and (lease := self._alarmed()) is not None:
+        over = [lease for lease in self.leases if lease.held and lease.due() <= self.now - self.excused]
+        for lease in sorted(over, key=lambda lease: (lease.due(), lease.id)) if not self.parked else ():
             timeout = lease.timeout()
             if timeout is not None and timeout <= self.now - self.excused:
                 self._give_up(lease, "timeouts", "attempt timed out")
-            elif lease.expiry() <= self.now - self.excused:
+            else:
                 self._give_up(lease, "lease_expiries", "lease expired")
-            else:  # a heartbeat came meanwhile
-                lease.alarm = (lease.due(), self.next_turn())
         self.fire()
 
     def fire(self) -> None:
@@ -465,10 +464,6 @@ class Model:
                     self.make_ready(task)
                 else:
                     self.end(task, TaskStatus.SKIPPED)
-
-    def _alarmed(self) -> NaiveLease | None:
-        due = [lease for lease in self.leases if lease.held and lease.alarm[0] <= self.now - self.excused]
-        return min(due, key=lambda lease: lease.alarm, default=None)
 
     def _give_up(self, lease: NaiveLease, count: str, reason: str) -> None:
         self.note("timer", reason)

@@ -28,12 +28,15 @@ def submit(model: "Model", event: ev.TaskSubmitted, *, its_turn: bool = False) -
         model.note(operation, "duplicate")
         model.said.append(("submitted", event.request, known.id, True))
         return
-    refusal = check(model, spec, {}) or cycle(model, [spec])
+    refusal: Refusal | NaiveTask | None = check(model, spec, {}) or cycle(model, [spec])
     if refusal is None and pool is not None:
         refusal = make_room(model, spec, pool, may_wait=event.may_wait and not its_turn)
-    if refusal is None:
+    if not isinstance(refusal, Refusal):
         model.note(operation, "admitted")
-        model.said.append(("submitted", event.request, admit(model, spec).id, False))
+        task = admit(model, spec)
+        if refusal is not None:
+            model.end(refusal, TaskStatus.SHED)
+        model.said.append(("submitted", event.request, task.id, False))
     elif refusal.code == WAIT:
         model.note(operation, "waits")
         model.waiting.append(NaiveSubmission(event.request, spec, model.next_turn()))
@@ -62,6 +65,8 @@ def admit(model: "Model", spec: TaskSpec) -> NaiveTask:
         else:
             model.note("edge", "awaited")
             task.edges.append(NaiveEdge(0, str(dependency.ref), dependency.condition))
+    unlike = {(edge.parent, edge.key, edge.condition): edge for edge in reversed(task.edges)}
+    task.edges = [edge for edge in task.edges if edge in unlike.values()]
     task.stored_edges = list(task.edges)
     if impossible:
         model.admit(task, runs=False)
@@ -124,20 +129,21 @@ def check_batch(model: "Model", specs: Sequence[TaskSpec]) -> Refusal | dict[int
     known = {index: task.id for index, spec in enumerate(specs) if spec.key and (task := model.by_key(spec.key))}
     fresh = {index: spec for index, spec in enumerate(specs) if index not in known}
     defined = {spec.key: index for index, spec in fresh.items() if spec.key}
-    ahead: list[TaskSpec] = []
     for index, spec in fresh.items():
-        if spec.key and spec.key in [other.key for other in ahead]:
+        if spec.key and any(other.key == spec.key for before, other in fresh.items() if before < index):
             return Refusal(Code.DUPLICATE_KEY_IN_BATCH.value, (index,))
         refusal = check(model, spec, defined)
-        pool = pool_of(model, spec)
-        if refusal is None and pool is not None:
-            refusal = bound_of_batch(model, spec, pool, ahead)
         if refusal is not None:
             return Refusal(refusal.code, (index,))
-        ahead.append(spec)
     refusal = cycle(model, list(fresh.values()))
     if refusal is not None:
         return Refusal(refusal.code, tuple(list(fresh)[position] for position in refusal.indices))
+    ahead: list[TaskSpec] = []
+    for index, spec in fresh.items():
+        refusal = bound_of_batch(model, spec, ahead)
+        if refusal is not None:
+            return Refusal(refusal.code, (index,))
+        ahead.append(spec)
     return known
 
 
@@ -160,10 +166,9 @@ def check(model: "Model", spec: TaskSpec, defined: Mapping[str, int]) -> Refusal
     if pool is None:
         return Refusal(Code.UNKNOWN_POOL.value)
     asked = spec.scheduling or PLAIN
-    for name, _ in asked.resources:
+    for name, units in asked.resources:
         if name not in model.resources:
             return Refusal(Code.UNKNOWN_RESOURCE.value)
-    for name, units in asked.resources:
         if units < 1:
             return Refusal(Code.INVALID.value)
         if units > model.resources[name].settings.capacity:
@@ -253,8 +258,10 @@ def bytes_of(model: "Model") -> int:
     return sum(task.spec.size for task in model.tasks.values())
 
 
-def bound_of_batch(model: "Model", spec: TaskSpec, pool: PoolSettings, ahead: Sequence[TaskSpec]) -> Refusal | None:
+def bound_of_batch(model: "Model", spec: TaskSpec, ahead: Sequence[TaskSpec]) -> Refusal | None:
     """Members of a batch count on top of those before them; nobody makes room for them."""
+    pool = pool_of(model, spec)
+    assert pool is not None
     held = bytes_of(model) + sum(other.size for other in ahead)
     found = room(model, spec, pool, [*pending_of(model), *ahead], held)
     if found == FITS:
@@ -263,8 +270,8 @@ def bound_of_batch(model: "Model", spec: TaskSpec, pool: PoolSettings, ahead: Se
     return Refusal((Code.FULL if waits else Code.OVERLOADED).value)
 
 
-def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: bool) -> Refusal | None:
-    """None when there is room, or when one task was shed for it."""
+def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: bool) -> Refusal | NaiveTask | None:
+    """None when there is room; a task when there is after it was shed."""
     found = room(model, spec, pool, pending_of(model), bytes_of(model))
     if found in (NEVER, TOO_LARGE):
         model.note("bounds", found)
@@ -280,8 +287,7 @@ def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: b
     if victim is not None:
         if room(model, spec, pool, pending_of(model, victim), bytes_of(model)) == FITS:
             model.note(pool.overflow, "shed")
-            model.end(victim, TaskStatus.SHED)
-            return None
+            return victim
         model.note(pool.overflow, "a victim would not help")
     else:
         model.note(pool.overflow, "no victim")

@@ -21,7 +21,7 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
     """Let a model without a past take over these rows. What it decides is in `said`."""
     finished = [row for row in rows if isinstance(row, FinishedLoaded)]
     loaded = [row for row in rows if isinstance(row, TaskLoaded)]
-    parents = {row.task_id: row.status for row in finished}
+    ends = {row.task_id: row.status for row in finished}
     finished.sort(key=lambda row: (row.finished, row.task_id))
     for row in finished:
         expires = model.now - max(model.wall() - row.finished, 0) + model.limits.key_retention
@@ -31,7 +31,10 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
     for live in loaded:
         model.tasks[live.inserted.task_id] = revived(model, live)
     for live in loaded:
-        resume(model, model.tasks[live.inserted.task_id], live.changed, parents)
+        resume(model, model.tasks[live.inserted.task_id], live.changed)
+    for task in [task for task in model.tasks.values() if task.status == TaskStatus.BLOCKED]:
+        resume_blocked(model, task, ends | {ended.id: ended.status for ended in model.news})
+    model.hear()
     model.fire()
     model.hear()
 
@@ -44,6 +47,7 @@ def revived(model: Model, row: TaskLoaded) -> NaiveTask:
     created = min(row.inserted.arrival, model.wall())
     task = NaiveTask(row.inserted.task_id, spec, pool, policy, created - model.wall_offset, created)
     task.status = task.stored_status = TaskStatus.READY
+    task.stored_arrival = row.inserted.arrival
     task.stored_edges = [NaiveEdge(edge.parent, edge.key, edge.condition) for edge in row.inserted.edges]
     if row.changed is not None:
         task.status = task.stored_status = TaskStatus(row.changed.status)
@@ -52,7 +56,7 @@ def revived(model: Model, row: TaskLoaded) -> NaiveTask:
     return task
 
 
-def resume(model: Model, task: NaiveTask, state: TaskChanged | None, parents: dict[int, int]) -> None:
+def resume(model: Model, task: NaiveTask, state: TaskChanged | None) -> None:
     """Go on where the rows say that it was."""
     model.note("recovery", task.status.name.lower())
     due = (state.due if state is not None else 0) - model.wall_offset
@@ -60,36 +64,41 @@ def resume(model: Model, task: NaiveTask, state: TaskChanged | None, parents: di
         model.retry_or_bury(task)
     elif task.status == TaskStatus.RETRYING and due > model.now:
         task.due, task.turn = min(due, model.now + task.policy.max_backoff), model.next_turn()
-    elif task.status == TaskStatus.BLOCKED:
-        resume_blocked(model, task, due, parents)
-    else:
+    elif task.status != TaskStatus.BLOCKED:
         model.make_ready(task)
     if task.id in model.tasks and hopeless(model, task):
-        model.note("recovery", "not configured any more")
+        model.note("recovery", "cannot run any more")
         model.end(task, TaskStatus.FAILED)
 
 
-def resume_blocked(model: Model, task: NaiveTask, due: int, parents: dict[int, int]) -> None:
+def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
     """Judge every edge anew."""
     impossible = False
     for edge in task.stored_edges:
-        status = parents.get(edge.parent)
-        if status is None:
+        if edge.parent in ends:
+            possible = met(edge.condition, ends[edge.parent])
+            model.note("recovery", f"edge {'met' if possible else 'impossible'}")
+            impossible = impossible or not possible
+        else:
             edge.turn = model.next_turn()
             task.edges.append(edge)
-        else:
-            model.note("recovery", f"edge {'met' if met(edge.condition, status) else 'impossible'}")
-            impossible = impossible or not met(edge.condition, status)
+    if any(edge.key for edge in task.edges):
+        longest = max(task.stored_due - task.stored_arrival, 0)
+        task.due, task.turn = min(task.stored_due - model.wall_offset, model.now + longest), model.next_turn()
+        if task.due <= model.now:
+            model.note("recovery", "awaited in vain")
+            impossible = True
     if impossible:
         model.end(task, TaskStatus.SKIPPED)
     elif not task.edges:
         model.make_ready(task)
-    elif any(edge.key for edge in task.edges):
-        longest = task.pool.await_unknown_dependencies
-        task.due, task.turn = due if longest is None else min(due, model.now + longest), model.next_turn()
 
 
 def hopeless(model: Model, task: NaiveTask) -> bool:
     """Whether the configuration lacks what the task needs."""
-    unknown = [name for name, _ in task.asked.resources if name not in model.resources]
-    return bool(unknown) or pool_of(model, task.spec) is None
+    if pool_of(model, task.spec) is None:
+        return True
+    resources = model.resources
+    return any(
+        name not in resources or units > resources[name].settings.capacity for name, units in task.asked.resources
+    )

@@ -36,8 +36,8 @@ class NaiveTask:
         self.asked = spec.scheduling or PLAIN
         self.arrival = arrival
         """On the `now` scale."""
-        self.created = created
-        """Wall time of the arrival."""
+        self.stored_arrival = created
+        """Wall time of the arrival, as it is stored."""
         self.status = TaskStatus.BLOCKED
         self.attempt = 0
         self.due: int | None = None
@@ -102,8 +102,6 @@ class NaiveLease:
         self.started: int | None = None
         """First release, in lease time."""
         self.beat = 0
-        self.alarm = (0, 0)
-        """While held: when it is looked at, in lease time, and the turn in which that was set."""
 
     def expiry(self) -> int:
         """In lease time."""

@@ -188,7 +188,7 @@ class Engine:
             self.leases.next_timeout(),
             self.retries.next(),
             self.dependencies.next_timeout(),
-            self.resources.next_timeout(),
+            None if self._held else self.resources.next_timeout(),
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -304,7 +304,7 @@ class Engine:
                 pool.queued = False
             del awake[:served]
             if resources.any and units:
-                resources.recall(now, Pool.recall)
+                resources.recall(now, _recall)
             if not awake and not (resources.any and resources.pending(now)):
                 break
         return units
@@ -498,3 +498,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
 
 def _index(pool: Pool) -> int:
     return pool.index
+
+
+def _recall(task: Task) -> None:
+    task.pool.recall(task)

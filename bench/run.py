@@ -31,11 +31,11 @@ PROFILED = {"submit": 2, "drain": 8}
 """Bursts of each load, so that both give some hundred samples."""
 
 
-def engine_figures(rounds: int) -> dict[str, float]:
-    """The engine alone, in a process of its own."""
+def engine_figures(rounds: int) -> dict[str, list[float]]:
+    """The engine alone, in processes of its own: each figure, round by round."""
     command = pinned(LOAD_CPU, [sys.executable, str(BENCH / "engine_bench.py"), "--json", "--rounds", str(rounds)])
-    figures: dict[str, float] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-    return figures | {"rounds": rounds}
+    figures: dict[str, list[float]] = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    return figures
 
 
 def measure(folder: Path, rounds: int) -> Measured:

@@ -5,12 +5,13 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from harness import clients
+from harness.engine_figures import ABOUT
 from harness.rounds import CASES, Burst, Ratio, Results
 from harness.targets import TARGETS, Measured
 
@@ -152,12 +153,8 @@ def _latency(results: Results) -> str:
     return table(["server", "median, µs", "99 of 100 within, µs"], rows)
 
 
-def _engine(figures: dict[str, float]) -> str:
-    rows = [
-        [f"units per task, {waiting:,} waiting", f"{figures[f'units_per_task_{waiting}_waiting']:.2f}"]
-        for waiting in (1_000, 100_000)
-    ]
-    rows.append(["KiB per waiting task", f"{figures['kib_per_waiting_task']:.2f}"])
+def _engine(figures: Mapping[str, Sequence[float]]) -> str:
+    rows = [[about, figure(Ratio.of(figures[name]))] for name, about in ABOUT.items()]
     return table(["figure", "measured"], rows)
 
 

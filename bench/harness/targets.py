@@ -12,7 +12,7 @@ class Measured:
     """Everything that one run of all benchmarks found."""
 
     server: Results
-    engine: dict[str, float]
+    engine: dict[str, list[float]]
     recovery: dict[str, float]
     profiles: list[dict[str, Any]]
     client: Results
@@ -53,15 +53,8 @@ def _imports(measured: Measured) -> Ratio:
     return Ratio(figures["ratio"], figures["ratio_low"], figures["ratio_high"], int(figures["rounds"]))
 
 
-def _engine(measured: Measured) -> Ratio:
-    figures = measured.engine
-    median, half = figures["units_per_task_1000_waiting"], figures["spread_1000_waiting"] / 2
-    return Ratio(median, median - half, median + half, int(figures["rounds"]))
-
-
-def _memory(measured: Measured) -> Ratio:
-    kib = measured.engine["kib_per_waiting_task"]
-    return Ratio(kib, kib, kib, 1)
+def _engine(name: str) -> Callable[[Measured], Ratio]:
+    return lambda measured: Ratio.of(measured.engine[name])
 
 
 def _recovery(measured: Measured) -> Ratio:
@@ -79,6 +72,12 @@ COMMIT = (
     " has neither."
 )
 ENGINE = "The profile of the engine alone has no single large item; its parts are in the profile of stream traffic."
+MANY = "Tasks that wait are spread over more memory than the processor's caches hold; nothing looks at all of them."
+ASIDE = (
+    "It does not depend on how many wait: as soon as one does, each step asks whether something can be called, on a"
+    " path that is left out while nobody waits."
+)
+CHECKS = "Each record of a step is compared with its task and with the tables that hold it."
 LOADING = (
     "Each task is built anew from its rows: specification, record, task, queue entry and index entry, while sqlite3"
     " alone makes one tuple of it."
@@ -136,20 +135,48 @@ TARGETS: tuple[Target, ...] = (
         _ratio("drain256", "sqlite", "aio", "rate"),
         COMMIT,
     ),
-    Target(
-        "engine alone: one task submitted, dispatched and completed with 1,000 waiting, in units of"
-        " `sum(range(1000))` in the same process",
-        1.0,
-        False,
-        _engine,
-        ENGINE,
+    *(
+        Target(
+            "engine alone: one task submitted, dispatched and completed with 1,000 waiting,"
+            f" {events}, in units of `sum(range(1000))` in the same process",
+            bound,
+            False,
+            _engine(name),
+            ENGINE,
+        )
+        for events, name, bound in (("one event per step", "plain.1", 1.0), ("16 events per step", "plain.16", 0.7))
     ),
     Target(
-        "memory per waiting task, engine alone, 16-byte key, no payload, KiB of VmRSS",
+        "engine alone: the same with 1,000,000 waiting, one event per step, of that with 1,000",
         1.5,
         False,
-        _memory,
+        _engine("million.1"),
+        MANY,
+    ),
+    Target(
+        "memory per waiting task, engine alone, of 1,000,000 with a 16-byte key and no payload, KiB of VmRSS",
+        1.5,
+        False,
+        _engine("kib_per_waiting_task"),
         "Each waiting task has a specification, a task object and three index entries.",
+    ),
+    *(
+        Target(
+            f"engine alone: the same while 300,000 tasks of the pool wait for {what}, one event per step, of that"
+            " without them",
+            1.1,
+            False,
+            _engine(name),
+            ASIDE,
+        )
+        for what, name in (("one empty token bucket", "bucket.1"), ("a label that no worker has", "label.1"))
+    ),
+    Target(
+        "per-step invariant checks, one event per step, of the engine's own steps",
+        1.0,
+        False,
+        _engine("checks.plain.1"),
+        CHECKS,
     ),
     Target(
         "recovery from SQLite, tasks per second, of the rate at which sqlite3 alone reads the rows",

@@ -4,16 +4,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cronoq._client.dependencies import Dep
     from cronoq._client.specs import RetryPolicy
     from cronoq.errors import CronoqError, Permanent, Retryable
     from cronoq_sansio.spec import Priority
 
-__all__ = ["CronoqError", "Permanent", "Priority", "RetryPolicy", "Retryable", "__version__"]
+__all__ = ["CronoqError", "Dep", "Permanent", "Priority", "RetryPolicy", "Retryable", "__version__"]
 
 __version__ = "0.1.0"
 
 _HOMES = {
     "CronoqError": "cronoq.errors",
+    "Dep": "cronoq._client.dependencies",
     "Permanent": "cronoq.errors",
     "Priority": "cronoq_sansio.spec",
     "RetryPolicy": "cronoq._client.specs",

@@ -9,6 +9,7 @@ import logging
 
 import cronoq_sansio.wire.pb as pb  # noqa: F401 - for users who look into specs made by `task`
 from cronoq._client.client import Client
+from cronoq._client.dependencies import Dep
 from cronoq._client.dialing import PemPaths
 from cronoq._client.results import (
     Event,
@@ -35,6 +36,7 @@ __all__ = [
     "CancelTask",
     "Client",
     "ClientError",
+    "Dep",
     "Event",
     "Lease",
     "PemPaths",

@@ -51,6 +51,11 @@ class ClientError(CronoqError):
         self.unprocessed = unprocessed
 
     @property
+    def retryable(self) -> bool:
+        """The same call may succeed later: the server was not there or stopped, or its queues were full."""
+        return self.code in ("unavailable", "resource_exhausted")
+
+    @property
     def shard(self) -> str | None:
         """The shard that serves the task or pool, when the refusal names it."""
         return self._text("cronoq-shard")

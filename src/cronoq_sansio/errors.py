@@ -73,9 +73,7 @@ class Mapping:
 MAPPINGS: dict[Code, Mapping] = {
     Code.INVALID: Mapping(GrpcStatus.INVALID_ARGUMENT, 400, "Malformed request or task.", "Fix the request."),
     Code.UNKNOWN_POOL: Mapping(GrpcStatus.NOT_FOUND, 404, "No pool with that name.", "Fix the pool name."),
-    Code.UNKNOWN_RESOURCE: Mapping(
-        GrpcStatus.NOT_FOUND, 404, "No resource with that name.", "Fix the resource name."
-    ),
+    Code.UNKNOWN_RESOURCE: Mapping(GrpcStatus.NOT_FOUND, 404, "No resource with that name.", "Fix the resource name."),
     Code.RESOURCE_EXCEEDS_CAPACITY: Mapping(
         GrpcStatus.INVALID_ARGUMENT,
         400,

@@ -8,6 +8,7 @@ from cronoq_sansio.clock import SECOND
 # --- what a request may name
 
 MAX_POOL_NAME = 64  #: spec
+MAX_RESOURCE_NAME = 64  #: spec
 MAX_CONTENT_TYPE = 128  #: spec
 MAX_WORKER_NAME = 64  #: spec; characters, longer names are cut
 MAX_WORKER_MESSAGE = 8_192  #: spec; failure messages are cut to min(this, max_message_bytes / 4)
@@ -27,6 +28,7 @@ MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares th
 MAX_NACK_GROUPS = 64  #: worker groups that a refused lease chooses among; more cost time and change nothing
 MAX_LIST_SCAN = 10_000  #: tasks that one page of a listing looks at: about 2 ms, then the page says where it is
 MAX_LEARNED_KINDS = 1_000  #: kinds per pool whose run times are remembered; the oldest is forgotten first
+MAX_TENANTS = 16_384  #: tenants per class of a pool whose next turn is remembered: about 3 MiB, looked through in 3 ms
 MAX_CYCLE_NAMES = 10  #: members of a cycle that the error names; the rest is counted
 MAX_WAITING_SUBMISSIONS = 65_536  #: callers that wait for room in the engine; each holds a specification
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
@@ -114,6 +116,7 @@ COMMIT_RETRY_MIN = SECOND // 20  #: source page "Store errors": first pause befo
 COMMIT_RETRY_MAX = 5 * SECOND  #: … up to this
 MAX_COMMIT_TRIES = 5  #: source page "Store errors": tries of a commit that fails in another way than "unavailable"
 LOAD_PORTION = 1_000  #: records per portion of recovery
+LOAD_EDGES = 20_000  #: dependencies after which such a portion ends early, with the task they belong to
 PRUNE_PORTION = 1_000  #: rows per statement of pruning
 PRUNE_BYTES = 16 << 20  #: of payloads and outputs per statement of pruning: freeing them reads every page of theirs
 PRUNE_INTERVAL = 3_600 * SECOND  #: rows are kept for days, so an hour more makes no difference

@@ -80,6 +80,16 @@ class OutputSettings:
 
 
 @value
+class ClassBounds:
+    """Table `[pools.max_pending_by_class]`: tasks that may wait; None = only the pool's bound."""
+
+    critical: int | None = None
+    high: int | None = None
+    normal: int | None = None
+    low: int | None = None
+
+
+@value
 class PoolSettings:
     """One table of `[[pools]]`."""
 

@@ -11,6 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -19,36 +20,39 @@ from cronoq_sansio.limits import MAX_POOL_NAME
 from cronoq_sansio.settings import (
     DEFAULT_RETRY,
     AuthSettings,
+    ClassBounds,
     LimitSettings,
     OutputSettings,
     PoolSettings,
+    ResourceSettings,
     ServerSettings,
     Settings,
     StoreSettings,
     TlsSettings,
     TokenSettings,
 )
-from cronoq_sansio.settings_table import (
-    AUTH,
-    LIMITS,
+from cronoq_sansio.settings_keys import (
     NAME_CHARACTERS,
     NAME_RULE,
-    OUTPUTS,
     PATH_RULE,
-    POOLS,
-    RETRY,
-    SERVER,
-    STORE,
-    TABLES,
-    TLS,
     TOKEN_RULE,
-    TOKENS,
-    UNBUILT_TABLES,
-    UNBUILT_WORDS,
     VARIABLE_RULE,
     Key,
     Kind,
     Table,
+)
+from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY
+from cronoq_sansio.settings_table import (
+    AUTH,
+    LIMITS,
+    OUTPUTS,
+    SERVER,
+    STORE,
+    TABLES,
+    TLS,
+    TOKENS,
+    UNBUILT_TABLES,
+    UNBUILT_WORDS,
 )
 from cronoq_sansio.settings_tokens import TokenReader, is_variable
 from cronoq_sansio.spec import RetryPolicy
@@ -62,6 +66,7 @@ _UNITS = {
     Kind.SECONDS: "a number of seconds",
     Kind.NUMBER: "a number",
     Kind.INTEGER: "an integer",
+    Kind.NUMBERS: "a table of numbers",
 }
 
 
@@ -149,7 +154,12 @@ def allowed(key: Key) -> str:
     text = _UNITS.get(key.kind, "a table" if key.kind is Kind.TABLE else key.kind.value)
     if key.minimum is None or key.maximum is None:
         return text
-    return f"{text} from {key.minimum} to {key.maximum}"
+    return f"{text} from {plain(key.minimum)} to {plain(key.maximum)}"
+
+
+def plain(number: float) -> str:
+    """A number as a person writes it: 0.000000001 and not 1e-09. No range of a key has more places."""
+    return str(int(number)) if number == int(number) else f"{number:.9f}".rstrip("0")
 
 
 class _Checker:
@@ -159,6 +169,8 @@ class _Checker:
         self.document = document
         self.payload_budget = payload_budget
         self.variables = variables
+        self.limits = LimitSettings()
+        """Those of the document, once they were looked at."""
         self.problems: list[Problem] = []
 
     def run(self) -> Settings | tuple[Problem, ...]:
@@ -171,7 +183,9 @@ class _Checker:
         self._check_store(store)
         self._check_limits(limits)
         self._check_outputs(outputs)
-        pools = self._pools(LimitSettings(**limits))
+        self.limits = LimitSettings(**limits)
+        pools = self._pools()
+        resources = self._resources()
         auth = self._table(AUTH)
         if self.problems:
             return tuple(self.problems)
@@ -181,6 +195,7 @@ class _Checker:
             LimitSettings(**limits),
             OutputSettings(**outputs),
             pools,
+            resources,
             AuthSettings(**auth),
         )
 
@@ -196,8 +211,7 @@ class _Checker:
         for name in found:
             if name in known:
                 continue
-            shown = name if _BARE.fullmatch(name) else show(name)
-            where = f"{path}.{shown}" if path else shown
+            where = f"{path}.{_shown(name)}" if path else _shown(name)
             if name in unbuilt:
                 self._wrong(where, f"this {noun} is not built in this version; leave it out")
                 continue
@@ -233,7 +247,10 @@ class _Checker:
     def _value(self, found: object, path: str, key: Key, unbuilt: Sequence[str]) -> object:
         """The value in the unit of its value class, or None after noting the problem."""
         if key.kind is Kind.TABLE and isinstance(found, Mapping):
-            return self._tls(found, path) if key.name == "tls" else self._retry(found, path)
+            inner = {"tls": self._tls, "retry": self._retry, "max_pending_by_class": self._classes}
+            return inner[key.name](found, path)
+        if key.kind is Kind.NUMBERS and isinstance(found, Mapping):
+            return self._numbers(found, path, key)
         if key.kind is Kind.TABLES:
             return self._tokens(found, path)
         if isinstance(found, str) and found in unbuilt:
@@ -258,6 +275,30 @@ class _Checker:
         before = len(self.problems)
         values = self._keys(found, path, TLS)
         return TlsSettings(**values) if len(self.problems) == before else None
+
+    def _classes(self, found: Mapping[str, object], path: str) -> tuple[int | None, ...] | None:
+        before = len(self.problems)
+        bounds = ClassBounds(**self._keys(found, path, CLASSES))
+        if len(self.problems) > before:
+            return None
+        return bounds.critical, bounds.high, bounds.normal, bounds.low
+
+    def _numbers(self, found: Mapping[str, object], path: str, key: Key) -> tuple[tuple[str, float], ...]:
+        """A table whose names are the caller's, as pairs sorted by name; what is wrong is left out and told."""
+        one = replace(key, kind=Kind.NUMBER)
+        longest = self.limits.max_key_len
+        pairs: list[tuple[str, float]] = []
+        for name, number in found.items():
+            where = f"{path}.{_shown(name)}"
+            size = len(name.encode("utf-8", "surrogatepass"))
+            if size > longest or "\0" in name:
+                what = f"the name has {size} bytes" if size > longest else "the name contains a NUL character"
+                self._wrong(where, f"{what}; allowed are names of at most {longest} bytes without NUL characters")
+                continue
+            value = self._value(number, where, one, ())
+            if isinstance(value, float):
+                pairs.append((name, value))
+        return tuple(sorted(pairs))
 
     def _tokens(self, found: object, path: str) -> tuple[TokenSettings, ...] | None:
         if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
@@ -319,30 +360,68 @@ class _Checker:
         if outputs.get("cache_bytes") == 0 and outputs.get("cache_entries", OutputSettings().cache_entries) > 0:
             self._wrong("outputs.cache_bytes", "found 0; allowed is more than 0 unless outputs.cache_entries is 0")
 
-    def _pools(self, limits: LimitSettings) -> tuple[PoolSettings, ...]:
-        found = self.document.get("pools")
-        defaults = {key.field: getattr(limits, key.default_key) for key in POOLS.keys if key.default_key}
+    def _entries(self, name: str) -> list[Mapping[str, object]]:
+        """The tables of a top-level array of tables, after telling when it is none."""
+        found = self.document.get(name)
         if found is None:
+            return []
+        if isinstance(found, list) and all(isinstance(entry, Mapping) for entry in found):
+            return found
+        self._wrong(name, f"found {show(found)}; allowed is an array of tables, each written [[{name}]]")
+        return []
+
+    def _unique(self, name: str, path: str, first: dict[str, str]) -> None:
+        """`first`: the names so far, and where each stands."""
+        if name in first:
+            self._wrong(f"{path}.name", f'"{name}" is the name of {first[name]} already; names are unique')
+        first.setdefault(name, path)
+
+    def _pools(self) -> tuple[PoolSettings, ...]:
+        defaults = {key.field: getattr(self.limits, key.default_key) for key in POOLS.keys if key.default_key}
+        if self.document.get("pools") is None:
             return (PoolSettings(**defaults),)
-        if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
-            self._wrong("pools", f"found {show(found)}; allowed is an array of tables, each written [[pools]]")
-            return ()
-        if not found:
+        if self.document["pools"] == []:
             self._wrong("pools", "found an empty array; allowed is at least one pool, or no key `pools` at all")
         pools: list[PoolSettings] = []
-        first: dict[str, int] = {}
-        for index, entry in enumerate(found):
+        first: dict[str, str] = {}
+        for index, entry in enumerate(self._entries("pools")):
             path = f"pools[{index}]"
             values = self._keys(entry, path, POOLS)
-            values.pop("overflow", None)
-            name = values.get("name")
-            if name is None:
-                continue
-            if name in first:
-                self._wrong(f"{path}.name", f'"{name}" is the name of pools[{first[name]}] already; names are unique')
-            first.setdefault(name, index)
-            pools.append(PoolSettings(**(defaults | values)))
+            if "name" in values:
+                self._unique(values["name"], path, first)
+                pools.append(PoolSettings(**(defaults | values)))
         return tuple(pools)
+
+    def _resources(self) -> tuple[ResourceSettings, ...]:
+        resources: list[ResourceSettings] = []
+        first: dict[str, str] = {}
+        for index, entry in enumerate(self._entries("resources")):
+            path = f"resources[{index}]"
+            values = self._keys(entry, path, RESOURCES)
+            self._check_kind(entry, path, values.get("kind"), RESOURCES)
+            if "name" in values:
+                self._unique(values["name"], path, first)
+                if "kind" in values:
+                    resources.append(ResourceSettings(**values))
+        return tuple(resources)
+
+    def _check_kind(self, entry: Mapping[str, object], path: str, kind: str | None, table: Table) -> None:
+        """Keys that belong to one kind of the table are required with it, and refused with another."""
+        for key in table.keys:
+            belongs = key.kind_of_table
+            if not belongs or kind is None:
+                continue
+            if belongs == kind and key.name not in entry:
+                self._wrong(f"{path}.{key.name}", f'missing; kind "{kind}" requires {allowed(key)}')
+            if belongs != kind and key.name in entry:
+                self._wrong(
+                    f"{path}.{key.name}", f'has no meaning with kind "{kind}"; leave it out, or use kind "{belongs}"'
+                )
+
+
+def _shown(name: str) -> str:
+    """A name as a part of a path: in quotes when TOML wants them."""
+    return name if _BARE.fullmatch(name) else show(name)
 
 
 def _convert(found: object, key: Key) -> object:
@@ -353,7 +432,7 @@ def _convert(found: object, key: Key) -> object:
         return parse_address(found) if isinstance(found, str) else None
     if key.kind is Kind.TEXT:
         return found if isinstance(found, str) and _is_text(found, key) else None
-    return _number(found, key) if key.kind in _UNITS else None
+    return _number(found, key) if key.kind in (Kind.INTEGER, Kind.NUMBER, Kind.SECONDS) else None
 
 
 def _is_text(text: str, key: Key) -> bool:

@@ -1,94 +1,34 @@
 """Every key of a configuration file, as a table: the checker walks it, and the reference is printed from it.
 
 Defaults stand in the value classes of `settings` alone. Keys, defaults and ranges are those of server.md section 1;
-keys that only this product has are marked `ours`.
+keys that only this product has are marked `ours`. Pools and resources, what the scheduler works with, are in
+`settings_scheduling`.
 """
 
-from enum import Enum
-from typing import Any
-
-from cronoq_sansio.limits import MIN_TOKEN
 from cronoq_sansio.settings import (
     AuthSettings,
     LimitSettings,
     OutputSettings,
-    PoolSettings,
     ServerSettings,
     StoreSettings,
     TlsSettings,
     TokenSettings,
 )
-from cronoq_sansio.spec import RetryPolicy
-from cronoq_sansio.values import value
-
-
-class Kind(Enum):
-    """What a key holds. The value is the word of the documentation."""
-
-    BOOLEAN = "true or false"
-    INTEGER = "integer"
-    NUMBER = "number"
-    SECONDS = "seconds"
-    TEXT = "text"
-    ADDRESS = "address"
-    TABLE = "table"
-    TABLES = "array of tables"
-
-
-MAX_SECONDS = 31_536_000  #: 365 days (server.md section 1)
-MAX_COUNT = 1_000_000_000_000  #: a trillion entries: as good as no bound on any machine
-MAX_BYTES = 1 << 50  #: a pebibyte: the same
-MAX_UINT32 = (1 << 32) - 1  #: slots travel as uint32, a gRPC length prefix and an HTTP/2 setting have 32 bits
-
-
-@value
-class Key:
-    """One key. Ranges are in the unit of the file: seconds, bytes, counts."""
-
-    name: str
-    field: str
-    """Attribute of the value class."""
-    kind: Kind
-    meaning: str
-    """A sentence for the reference."""
-    minimum: float | None = None
-    maximum: float | None = None
-    words: tuple[str, ...] = ()
-    """The only allowed values of a TEXT."""
-    required: bool = False
-    default_text: str = ""
-    """What the reference says where the default is not a constant."""
-    default_key: str = ""
-    """A key of `[limits]` whose value is the default."""
-    allowed_text: str = ""
-    """The rule in words, where neither range nor words say it."""
-    ours: bool = False
-    secret: bool = False
-    """What was found there is never shown: it could be a credential."""
-
-
-@value
-class Table:
-    """One table of the file and the value class that it fills."""
-
-    name: str
-    """As in the file."""
-    target: type[Any]
-    meaning: str
-    keys: tuple[Key, ...]
-    unbuilt: tuple[str, ...] = ()
-    """Keys of the specification that this version refuses with that sentence."""
-    repeated: bool = False
-    """An array of tables, written `[[name]]`."""
-
-
-NAME_RULE = "1 to 64 characters of A-Z a-z 0-9 _ . : -"
-NAME_CHARACTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.:-"
-PATH_RULE = "the path of a file, not empty, not beginning with `:` or `file:`"
-FILE_RULE = "the path of a PEM file, not empty"
-TOKEN_RULE = f"at least {MIN_TOKEN} characters of printable ASCII; blanks around it are dropped"
-VARIABLE_RULE = "the name of an environment variable that holds the token"
-ADDRESS_RULE = 'an IP address and a port, like "127.0.0.1:7070" or "[::1]:7070"; port 0 lets the system choose'
+from cronoq_sansio.settings_keys import (
+    ADDRESS_RULE,
+    FILE_RULE,
+    MAX_BYTES,
+    MAX_COUNT,
+    MAX_SECONDS,
+    MAX_UINT32,
+    PATH_RULE,
+    TOKEN_RULE,
+    VARIABLE_RULE,
+    Key,
+    Kind,
+    Table,
+)
+from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY
 
 TLS = Table(
     "server.tls",
@@ -212,10 +152,19 @@ LIMITS = Table(
             default_text="half of the machine's memory",
             ours=True,
         ),
-        Key("max_key_len", "max_key_len", Kind.INTEGER, "A task's key.", 1, MAX_UINT32),
+        Key(
+            "max_key_len",
+            "max_key_len",
+            Kind.INTEGER,
+            "A task's key; also a key that a task depends on, and a tenant.",
+            1,
+            MAX_UINT32,
+        ),
         Key("max_kind_len", "max_kind_len", Kind.INTEGER, "A task's kind.", 1, MAX_UINT32),
-        Key("max_tags", "max_tags", Kind.INTEGER, "Tags of a task; also labels of a worker.", 0, MAX_UINT32),
+        Key("max_tags", "max_tags", Kind.INTEGER, "Tags of a task; also labels of a task or a worker.", 0, MAX_UINT32),
         Key("max_tag_len", "max_tag_len", Kind.INTEGER, "One tag's or label's name or value.", 1, MAX_UINT32),
+        Key("max_deps", "max_deps", Kind.INTEGER, "Dependencies of a task; 0 = none.", 0, MAX_UINT32),
+        Key("max_resources", "max_resources", Kind.INTEGER, "Resources that a task asks for.", 0, MAX_UINT32),
         Key("max_list", "max_list", Kind.INTEGER, "Tasks of one page of a listing.", 1, 100_000),
         Key(
             "max_wait_s",
@@ -283,7 +232,7 @@ LIMITS = Table(
             MAX_COUNT,
         ),
     ),
-    unbuilt=("max_http_body_bytes", "max_deps", "max_resources"),
+    unbuilt=("max_http_body_bytes",),
 )
 
 OUTPUTS = Table(
@@ -309,83 +258,6 @@ OUTPUTS = Table(
             MAX_COUNT,
         ),
     ),
-)
-
-RETRY = Table(
-    "pools.retry",
-    RetryPolicy,
-    "How attempts of the pool's tasks are repeated, where a task does not say it.",
-    (
-        Key("max_attempts", "max_attempts", Kind.INTEGER, "Attempts in all.", 1, MAX_UINT32, required=True),
-        Key("initial_backoff_s", "initial_backoff", Kind.SECONDS, "Delay before the second attempt.", 0, MAX_SECONDS),
-        Key("multiplier", "multiplier", Kind.NUMBER, "Factor from one delay to the next.", 1, 1_000),
-        Key("max_backoff_s", "max_backoff", Kind.SECONDS, "The longest delay.", 0, MAX_SECONDS),
-        Key("jitter", "jitter", Kind.BOOLEAN, "Draw each delay at random between 0 and the computed one."),
-    ),
-)
-
-POOLS = Table(
-    "pools",
-    PoolSettings,
-    "Queues of tasks, each with its own workers. Without this table there is one, `default`.",
-    (
-        Key(
-            "name", "name", Kind.TEXT, "What tasks and workers call it; unique.", required=True, allowed_text=NAME_RULE
-        ),
-        Key(
-            "max",
-            "max",
-            Kind.INTEGER,
-            "Bounds the slots of one worker; not those of all workers together.",
-            1,
-            MAX_UINT32,
-        ),
-        Key(
-            "lease_ttl_s", "lease_ttl", Kind.SECONDS, "How long a worker may go without a heartbeat.", 0.1, MAX_SECONDS
-        ),
-        Key(
-            "max_pending",
-            "max_pending",
-            Kind.INTEGER,
-            "Tasks that wait in this pool.",
-            1,
-            MAX_COUNT,
-            default_key="max_pending_per_pool",
-        ),
-        Key(
-            "overflow",
-            "overflow",
-            Kind.TEXT,
-            "What happens to a submission when `max_pending` is reached: `reject` refuses it as `overloaded`.",
-            words=("reject",),
-            default_text="`reject`",
-        ),
-        Key("retry", "retry", Kind.TABLE, "See `[pools.retry]` below.", default_text="that table's defaults"),
-        Key(
-            "max_slots_per_worker",
-            "max_slots_per_worker",
-            Kind.INTEGER,
-            "Slots of one worker of this pool.",
-            1,
-            MAX_UINT32,
-            default_key="max_slots_per_worker",
-        ),
-    ),
-    unbuilt=(
-        "min",
-        "autoscale",
-        "scaler",
-        "default_duration_s",
-        "reservable_fraction",
-        "await_unknown_dependencies_s",
-        "target_utilization",
-        "drain_time_s",
-        "cooldown_s",
-        "cost_per_worker_second",
-        "fair_share",
-        "tenant_weights",
-    ),
-    repeated=True,
 )
 
 TOKENS = Table(
@@ -434,10 +306,7 @@ AUTH = Table(
     unbuilt=("certs",),
 )
 
-TABLES = (SERVER, STORE, LIMITS, OUTPUTS, POOLS, AUTH)
-INNER_TABLES = (TLS, RETRY, TOKENS)
-UNBUILT_TABLES = ("resources", "shards")
-UNBUILT_WORDS = {
-    "store.kind": ("postgres",),
-    "pools.overflow": ("wait", "shed_lowest", "shed_oldest"),
-}
+TABLES = (SERVER, STORE, LIMITS, OUTPUTS, POOLS, RESOURCES, AUTH)
+INNER_TABLES = (TLS, RETRY, CLASSES, TOKENS)
+UNBUILT_TABLES = ("shards",)
+UNBUILT_WORDS = {"store.kind": ("postgres",)}

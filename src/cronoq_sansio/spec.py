@@ -90,8 +90,9 @@ class Dependency:
 
 @value
 class Scheduling:
-    """What a task asks of the scheduler beyond its pool and class. Most tasks ask for nothing: `TaskSpec.scheduling`
-    is None for them, and the hot path looks at that alone.
+    """What a task asks of the scheduler beyond its pool and class.
+
+    Most tasks ask for nothing: `TaskSpec.scheduling` is None for them, and the hot path looks at that alone.
     """
 
     deadline: int | None = None
@@ -134,6 +135,11 @@ class TaskSpec:
     """Bytes of the encoded specification; counts against `limits.max_payload_bytes`."""
     scheduling: Scheduling | None = None
     """None = nothing beyond pool and class."""
+
+
+def tenant_of(spec: TaskSpec) -> str:
+    """Whose task it is; empty when the caller named nobody."""
+    return spec.scheduling.tenant if spec.scheduling is not None else ""
 
 
 def with_deadline_at(spec: TaskSpec, arrival: int) -> TaskSpec:

@@ -64,7 +64,7 @@ def test_errors_have_their_status_and_text(server):
         tasks = stubs.TasksStub(channel)
         for request, status, text in (
             (submission(pool="nowhere"), Status.NOT_FOUND, "nowhere"),
-            (submission(tenant="t"), Status.UNIMPLEMENTED, "tenant"),
+            (submission(start_in_s=1), Status.UNIMPLEMENTED, "start_in_s"),
             (submission(wait=True, wait_timeout=0.1), Status.DEADLINE_EXCEEDED, ""),
         ):
             with pytest.raises(GRPCError) as caught:

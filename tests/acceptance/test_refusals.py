@@ -21,17 +21,10 @@ UNBUILT_METHODS = {
 }
 
 UNBUILT_FIELDS = {
-    "deadline_in_s": 5.0,
-    "deadline_unix_ns": 1,
     "start_in_s": 0.0,
     "start_unix_ns": 0,
     "tolerance_s": 0.0,
     "on_miss": pb.MISS_POLICY_SKIP,
-    "duration_hint_s": 1.0,
-    "deps": [pb.Dep(target=pb.TaskRef(id=1))],
-    "resources": {"gpu": 1},
-    "labels": {"os": "linux"},
-    "tenant": "t",
 }
 
 NAN, INFINITY = float("nan"), float("inf")
@@ -58,6 +51,24 @@ INVALID = {
     "backoff is no number": (dict(retry=pb.RetryPolicy(max_backoff_s=NAN)), "max_backoff_s"),
     "multiplier too large": (dict(retry=pb.RetryPolicy(multiplier=1_000.1)), "multiplier"),
     "multiplier is no number": (dict(retry=pb.RetryPolicy(multiplier=NAN)), "multiplier"),
+    "both deadlines": (dict(deadline_in_s=1.0, deadline_unix_ns=1), "deadline_unix_ns"),
+    "deadline is no number": (dict(deadline_in_s=NAN), "deadline_in_s"),
+    "deadline beyond 100 years": (dict(deadline_in_s=3_153_600_001.0), "deadline_in_s"),
+    "deadline before 1970": (dict(deadline_unix_ns=-1), "deadline_unix_ns"),
+    "negative hint": (dict(duration_hint_s=-1.0), "duration_hint_s"),
+    "infinite hint": (dict(duration_hint_s=INFINITY), "duration_hint_s"),
+    "dependency on nothing": (dict(deps=[pb.Dep()]), "deps[0].target"),
+    "dependency on id 0": (dict(deps=[pb.Dep(target=pb.TaskRef(id=0))]), "deps[0].target.id"),
+    "dependency on a long key": (dict(deps=[pb.Dep(target=pb.TaskRef(key="k" * 31))]), "deps[0].target.key"),
+    "unknown condition": (dict(deps=[pb.Dep(target=pb.TaskRef(id=1), cond=9)]), "deps[0].cond"),
+    "no units": (dict(resources={"gpu": 0}), "resources['gpu']"),
+    "resource without a name": (dict(resources={"": 1}), "resources"),
+    "resource with a long name": (dict(resources={"r" * 65: 1}), "resources"),
+    "label without a name": (dict(labels={"": "x"}), "labels"),
+    "too many labels": (dict(labels={str(n): "" for n in range(4)}), "labels"),
+    "label too long": (dict(labels={"n": "v" * 21}), "labels"),
+    "tenant too long": (dict(tenant="t" * 31), "tenant"),
+    "tenant with NUL": (dict(tenant="a\0b"), "tenant"),
 }
 
 

@@ -1,12 +1,14 @@
 """What is there after a restart on SQLite: finished tasks with their outputs, waiting ones, attempts that ran."""
 
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import Status, connect, refused, retry, wait_until, word
-from tests.acceptance.server import free_port
+from tests.acceptance.server import ROOT, Server, free_port
 from tests.acceptance.workers import Worker, serving
 
 
@@ -173,3 +175,33 @@ def test_outputs_that_left_the_cache_of_the_memory_store_are_gone_but_not_their_
             assert (word(result.status), result.output_available) == ("succeeded", False)
             assert not result.HasField("output")
             assert client.status(ref) == "succeeded"
+
+
+def test_a_database_of_the_previous_schema_goes_on_with_its_tasks(tmp_path):
+    """As after an upgrade: what waited, was retried or ran is run; what had ended is known. Twice."""
+    script = ROOT / "tests" / "stores" / "schema_1.sql"
+    server = Server(tmp_path, "sqlite")
+    now = time.time_ns()
+    with closing(sqlite3.connect(server.database)) as database, database:
+        database.executescript(script.read_text(encoding="utf-8"))
+        database.execute("UPDATE cronoq_trio_states SET due = ?1, finished = ?1 * (finished > 0)", (now,))
+    first = 1 << 48 | 1
+    attempts = {0: 1, 1: 3, 2: 2, 7: 1, 8: 1}
+    with server:
+        with connect(server.address) as client:
+            assert client.submit(key="key-7").id == first + 7
+            assert client.submit(key="key-3").id == first + 3
+            assert word(client.wait(first + 5).status) == "failed"
+            assert (word(client.wait("key-3").status), client.wait("key-3").output) == ("succeeded", b"small")
+            assert client.wait(first + 4).output == bytes(range(256)) * 5
+            with serving(client.channel):
+                for number in attempts:
+                    result = client.wait(first + number)
+                    assert (word(result.status), result.output[:7]) == ("succeeded", b"payload" * (number != 8))
+        assert server.stop() == 0
+        server.start()
+        with connect(server.address) as client:
+            assert {number: client.get(first + number).attempt for number in attempts} == attempts
+            assert [info.id - first for info in client.tasks.ListTasks(pb.ListTasksRequest()).tasks] == list(range(9))
+        assert server.stop() == 0
+    server.check_log()

@@ -122,13 +122,13 @@ def test_check_says_valid(run):
 
 
 def test_check_shows_every_error_of_the_file(run):
-    Path("c.toml").write_text("[limits]\nmax_tags = -1\nmax_kind_len = 0\n[resources]\n")
+    Path("c.toml").write_text("[limits]\nmax_tags = -1\nmax_kind_len = 0\n[shards]\n")
     assert run("check", "-c", "c.toml") == (
         1,
         "",
         "Error: c.toml:2: limits.max_tags: found -1; allowed is an integer from 0 to 4294967295\n"
         "Error: c.toml:3: limits.max_kind_len: found 0; allowed is an integer from 1 to 4294967295\n"
-        "Error: c.toml:4: resources: this table is not built in this version; leave it out\n",
+        "Error: c.toml:4: shards: this table is not built in this version; leave it out\n",
     )
 
 

@@ -17,11 +17,14 @@ def test_the_lines_about_tasks_run_as_they_stand(cli):
     shutil.copy(DOCS / "examples" / "greetings.py", cli.folder)
     with cli.start(*worker) as running:
         running.until(lambda it: "ready: worker" in it.err)
-        first, second, get, wait, cancel = (
-            cli(*line) for line in lines if line[0] in ("submit", "get", "wait", "cancel")
-        )
+        lines = [line for line in lines if line[0] in ("submit", "get", "wait", "cancel")]
+        first, second, get, wait, cancel = (cli(*line) for line in lines[:5])
+        asking = [cli(*line) for line in lines[5:]]
         assert running.interrupt().code == 0
     assert [done.code for done in (first, second, get, wait, cancel)] == [0] * 5
     assert first.out.split("\n")[1] == '"hello you, hello you"'
     assert f"id: {second.out}" in get.out
     assert (wait.out, cancel.out) == ("3", "already finished\n")
+    assert [done.code for done in asking] == [3] * 4, "the tasks and resources that they name are not there"
+    for done, missing in zip(asking, ("12345", "greeting-1", "gpu", "2031"), strict=True):
+        assert done.err.startswith("Error: not_found: ") and missing in done.err

@@ -22,9 +22,10 @@ def many(cli):
 def test_list_is_a_table_and_says_that_more_follow(cli, many):
     done = cli("list", "--pool", "idle", "--limit", "2")
     heading, *rows = done.out.splitlines()
-    assert heading.split() == ["ID", "STATUS", "POOL", "KIND", "KEY", "PRIORITY", "ATTEMPT", "AGE"]
-    assert [row.split()[:7] for row in rows] == [
-        [task, "ready", "idle", "default", f"many-{number}", "normal", "0/3"] for number, task in enumerate(many[:2])
+    assert heading.split() == ["ID", "STATUS", "POOL", "KIND", "KEY", "PRIORITY", "TENANT", "ATTEMPT", "AGE"]
+    assert [row.split()[:8] for row in rows] == [
+        [task, "ready", "idle", "default", f"many-{number}", "normal", "-", "0/3"]
+        for number, task in enumerate(many[:2])
     ]
     assert (done.code, done.err) == (0, f"More follow: --after {many[1]}, or --all\n")
 

@@ -15,7 +15,8 @@ from cronoq._cli.sample import sample
 from cronoq.config import load
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.settings_table import TABLES
+from cronoq_sansio.settings_keys import Kind
+from cronoq_sansio.settings_table import INNER_TABLES, TABLES
 
 SOURCE = Path(__file__).parents[2] / "src"
 
@@ -120,9 +121,11 @@ def test_init_never_overwrites(tmp_path, capsys):
 
 def test_the_sample_names_every_key():
     text = sample()
-    for table in TABLES:
+    for table in (*TABLES, *INNER_TABLES):
         for key in table.keys:
-            if "table" not in key.kind.value:
+            if key.kind is Kind.NUMBERS:
+                assert f"\n# [{table.name}.{key.name}]\n" in text
+            elif "table" not in key.kind.value:
                 assert re.search(rf"^(# )?{key.name} = ", text, re.MULTILINE), f"{table.name}.{key.name}"
     assert max(map(len, text.splitlines())) <= 120
 
@@ -130,9 +133,12 @@ def test_the_sample_names_every_key():
 def test_the_defaults_of_the_sample_are_the_defaults(tmp_path, monkeypatch):
     monkeypatch.setattr("cronoq.config.memory_budget", lambda: 1 << 30)
     text = sample()
-    body, _, _ = text.partition("\n# Who may call.")
-    tls = re.compile(r"^# (\[server\.tls\]|cert = .*|key = .*|http_addr = .*)$", re.MULTILINE)
-    everything = re.sub(r"^# (\[|\w+ = )", r"\1", tls.sub("", body), flags=re.MULTILINE)
+    body, _, _ = text.partition("\n# What tasks of all pools share")
+    body, _, _ = body.partition("\n# How many tasks of each class")
+    examples = r"\[server\.tls\]|cert = .*|key = .*|http_addr = .*"
+    examples += r"|await_unknown_dependencies_s = .*|\[pools\.tenant_weights\]|acme = 3"
+    without = re.sub(rf"^# ({examples})$", "", body, flags=re.MULTILINE)
+    everything = re.sub(r"^# (\[|\w+ = )", r"\1", without, flags=re.MULTILINE)
     assert len(tomllib.loads(everything)["limits"]) > 10
     plain, full = tmp_path / "plain.toml", tmp_path / "full.toml"
     plain.write_text(text)

@@ -29,7 +29,7 @@ def test_submit_prints_the_id_and_says_when_it_is_a_duplicate(cli):
 
 def test_every_option_of_a_task_arrives(cli):
     options = ("--kind", "a.b", "--key", "all", "--priority", "high", "--tag", "x=1", "--tag", "y=a=b")
-    more = ("--timeout-s", "5", "--content-type", "text/csv")
+    more = ("--timeout-s", "5", "--content-type", "text/csv", "--tenant", "acme", "--duration-hint", "2.5")
     task = submit(cli, "a,b", "--pool", "idle", *options, *more)
     info = cli("get", task, "--json").json
     created = info.pop("created_unix_ns")
@@ -43,8 +43,22 @@ def test_every_option_of_a_task_arrives(cli):
         "key": "all",
         "kind": "a.b",
         "priority": "high",
+        "tenant": "acme",
         "max_attempts": 3,
     }
+
+
+def test_a_task_that_waits_for_others_is_blocked_and_skipped_with_the_reason(cli):
+    parent = submit(cli, "x", "--pool", "idle", "--key", "2031")
+    child = submit(cli, "x", "--pool", "idle", "--after-keys", "--after", "2031", "--deadline-in", "60")
+    last = submit(cli, "x", "--pool", "idle", "--after-complete", child, "--after-failure", parent)
+    assert cli("get", child, "--json").json["status"] == "blocked"
+    assert "status: blocked\n" in cli("get", last).out
+    assert [task["id"] for task in cli("list", "--status", "blocked", "--json").json["tasks"]] == [child, last]
+    assert cli("cancel", parent).code == 0
+    for task in (child, last):
+        done = cli("wait", task)
+        assert done.code == 1 and done.err.startswith(f"Error: task {task} skipped: "), done.err
 
 
 def test_the_payload_has_four_forms(cli, worker, place):
@@ -125,9 +139,9 @@ def test_what_is_not_there_is_refused(cli):
     assert done.code == 3 and done.err.startswith("Error: not_found: ")
     done = cli("submit", "x", "--pool", "nowhere")
     assert (done.code, done.err) == (3, "Error: not_found: unknown pool 'nowhere'\n")
-    assert cli("submit", "x", "--timeout-s", "-1").code == 3
+    assert cli("submit", "x", "--label", f"{'n' * 2_000}=1").code == 3
     done = cli("submit", "x", "--resource", "gpu=1")
-    assert done.code == 3 and done.err.startswith("Error: unimplemented: resources")
+    assert (done.code, done.err.startswith("Error: not_found: ")) == (3, True) and "gpu" in done.err
 
 
 # --- wait

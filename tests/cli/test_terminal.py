@@ -83,7 +83,7 @@ def test_a_table_has_colours_and_no_escape_of_the_server(cli):
     assert "a\\u{1b}[5mb" in terminal.text and "\x1b[5m" not in terminal.raw
     assert re.search(r"\x1b\[35m *cancelled", terminal.raw)
     assert terminal.text.splitlines()[0].split() == [
-        "ID", "STATUS", "POOL", "KIND", "KEY", "PRIORITY", "ATTEMPT", "AGE",
+        "ID", "STATUS", "POOL", "KIND", "KEY", "PRIORITY", "TENANT", "ATTEMPT", "AGE",
     ]  # fmt: skip
 
 

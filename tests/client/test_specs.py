@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cronoq
 from cronoq._client.payloads import encode_payload
 from cronoq._client.specs import unix_ns
-from cronoq.client import RetryPolicy, task
+from cronoq.client import Dep, RetryPolicy, task
 from cronoq_sansio.wire import pb
 
 PAYLOADS: dict[str, tuple[Any, bytes, str]] = {
@@ -116,6 +116,9 @@ def test_priorities(given_: Any, number: int) -> None:
 def test_conditions_with_and_without_on_and_as_mappings() -> None:
     spec = task(deps=[("a", "on_complete"), [1, "SUCCESS"], {"ref": "b"}, {"ref": "c", "cond": "failure"}])
     assert [dep.cond for dep in spec.deps] == [2, 1, 1, 3]
+    assert [dep.cond for dep in task(deps=["a", 7, Dep("b"), Dep(8, "on_failure"), Dep(9, on="Complete")]).deps] == [
+        *(1, 1, 1, 3, 2)
+    ]
     assert task(after="a").deps == task(after=["a"]).deps and task(after=7).deps[0].target.id == 7
     assert [dep.target.id for dep in task(after=(number for number in (1, 2))).deps] == [1, 2]
 
@@ -154,11 +157,29 @@ REFUSED: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "after a bool": ({"after": True}, TypeError, "bool"),
     "after a list with a dict": ({"after": [{}]}, TypeError, "dict"),
     "after a negative id": ({"after": -1}, ValueError, "-1 is not an id"),
-    "a dependency that is a text": ({"deps": ["a"]}, TypeError, "deps"),
+    "dependencies that are a text": ({"deps": "ab"}, TypeError, "deps: a list is needed, not str"),
+    "dependencies that are a mapping": ({"deps": {"ref": 1}}, TypeError, "deps: a list"),
+    "dependencies that are None": ({"deps": None}, TypeError, "deps: a list"),
+    "a dependency that is a float": ({"deps": ["a", 1.5]}, TypeError, r"deps\[1\]: a key, an id, a Dep, a pair"),
+    "a dependency of three": ({"deps": [(1, "success", 2)]}, TypeError, r"deps\[0\]: "),
+    "a dependency on a bool": ({"deps": [Dep(True)]}, TypeError, r"deps\[0\]: .* not by bool"),
+    "a dependency on an id too high": ({"deps": [1, (2**64, "failure")]}, ValueError, r"deps\[1\]: .* is not an id"),
+    "a Dep with an unknown condition": ({"deps": [Dep("a", "end")]}, ValueError, r"deps\[0\]: .* 'end' is not one of"),
     "a dependency without ref": ({"deps": [{"cond": "success"}]}, ValueError, "deps"),
     "a dependency with more": ({"deps": [{"ref": 1, "when": 2}]}, ValueError, "deps"),
     "an unknown condition": ({"deps": [(1, "maybe")]}, ValueError, "'maybe' is not one of on_success"),
-    "a condition that is none": ({"deps": [(1, None)]}, TypeError, "cond"),
+    "an unspecified condition": ({"deps": [(1, "unspecified")]}, ValueError, "not one of on_success"),
+    "a condition that is none": ({"deps": [(1, None)]}, TypeError, "the condition is a str, not NoneType"),
+    "a naive deadline": ({"deadline_at": datetime(2026, 1, 1)}, ValueError, "deadline_at: .* no time zone"),
+    "a deadline that is text": ({"deadline_in": "5"}, TypeError, "deadline_in: a number"),
+    "a hint that is text": ({"duration_hint": "5"}, TypeError, "duration_hint: a number"),
+    "a tenant that is a number": ({"tenant": 5}, TypeError, "tenant: a str"),
+    "half a character": ({"tenant": "\ud800"}, ValueError, "tenant: .* not valid Unicode"),
+    "half a character in a label": ({"labels": {"a": "\ud800"}}, ValueError, r"labels\['a'\]: .* Unicode"),
+    "half a character in a key": ({"after": ["a", "\ud800"]}, ValueError, r"after\[1\]: the key: .* Unicode"),
+    "negative units": ({"resources": {"gpu": -1}}, ValueError, r"resources\['gpu'\]"),
+    "resources that are a list": ({"resources": ["gpu"]}, TypeError, "resources: a mapping"),
+    "labels that are a text": ({"labels": "gpu"}, TypeError, "labels: a mapping"),
     "half a unit": ({"resources": {"gpu": 0.5}}, TypeError, r"resources\['gpu'\]"),
     "too many units": ({"resources": {"gpu": 2**32}}, ValueError, r"resources\['gpu'\]"),
     "a tag without a name": ({"tags": {1: "a"}}, TypeError, "tags"),
@@ -223,3 +244,74 @@ def test_a_policy_object_is_read_and_anything_that_looks_like_one() -> None:
 def test_policies_that_make_no_sense(options: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error):
         RetryPolicy(**options)
+
+
+# --- what is built says what was asked
+
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+REFS = st.integers(0, 2**64 - 1) | NAMES
+CONDITIONS = st.sampled_from(["success", "complete", "failure"])
+SPELLINGS = [lambda word: word, str.upper, lambda word: f"on_{word}", lambda word: f"ON_{word.upper()}"]
+
+
+@st.composite
+def dependencies(draw: st.DrawFn) -> tuple[Any, tuple[int | str, str]]:
+    """(one entry of `deps` in any of its forms, the reference and the condition that it means)."""
+    reference, condition = draw(REFS), draw(CONDITIONS)
+    spelt = draw(st.sampled_from(SPELLINGS))(condition)
+    forms: list[Any] = [
+        (reference, spelt),
+        [reference, spelt],
+        Dep(reference, spelt),
+        {"ref": reference, "cond": spelt},
+    ]
+    if condition == "success":
+        forms += [reference, Dep(reference), {"ref": reference}]
+    return draw(st.sampled_from(forms)), (reference, condition)
+
+
+def asked(spec: pb.TaskSpec) -> list[tuple[int | str, str]]:
+    return [
+        (
+            dep.target.id if dep.target.WhichOneof("target") == "id" else dep.target.key,
+            pb.EdgeCond.Name(dep.cond).removeprefix("EDGE_COND_ON_").lower(),
+        )
+        for dep in spec.deps
+    ]
+
+
+@given(st.lists(REFS, max_size=4), st.lists(dependencies(), max_size=4))
+def test_dependencies_are_sent_as_asked_and_in_order(
+    after: list[int | str], deps: list[tuple[Any, tuple[int | str, str]]]
+) -> None:
+    sent = pb.TaskSpec.FromString(task(after=after, deps=[form for form, _ in deps]).SerializeToString())
+    assert asked(sent) == [(reference, "success") for reference in after] + [meaning for _, meaning in deps]
+
+
+@given(
+    deadline=st.none() | st.tuples(st.just("in"), st.floats(0, 1e9)) | st.tuples(st.just("at"), st.integers(0, 2**32)),
+    hint=st.none() | st.floats(0, 1e9),
+    resources=st.dictionaries(NAMES, st.integers(0, 2**32 - 1), max_size=3),
+    labels=st.dictionaries(NAMES, NAMES | st.integers() | st.booleans(), max_size=3),
+    tenant=st.none() | NAMES,
+)
+def test_what_is_asked_of_the_scheduler_is_sent(
+    deadline: tuple[str, float] | None,
+    hint: float | None,
+    resources: dict[str, int],
+    labels: dict[str, Any],
+    tenant: str | None,
+) -> None:
+    options: dict[str, Any] = {} if deadline is None else {f"deadline_{deadline[0]}": deadline[1]}
+    spec = task(duration_hint=hint, resources=resources, labels=labels, tenant=tenant, **options)
+    sent = pb.TaskSpec.FromString(spec.SerializeToString())
+    expected = pb.TaskSpec(
+        priority=pb.PRIORITY_NORMAL,
+        deadline_in_s=deadline[1] if deadline is not None and deadline[0] == "in" else None,
+        deadline_unix_ns=int(deadline[1]) * 10**9 if deadline is not None and deadline[0] == "at" else None,
+        duration_hint_s=hint,
+        resources=resources,
+        labels={name: str(value) for name, value in labels.items()},
+        tenant=tenant or "",
+    )
+    assert sent == expected

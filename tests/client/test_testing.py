@@ -3,7 +3,7 @@
 import anyio
 import pytest
 
-from cronoq.client import Client
+from cronoq.client import Client, Dep, task
 from cronoq.errors import CancelTask, ClientError, ConfigError, Permanent, Reject, Retryable
 from cronoq.testing import FakeWorker, HandlerResult, run, run_handler, serve
 from cronoq.worker import Worker
@@ -27,6 +27,8 @@ def test_handlers_without_a_server(backend):
         assert result.ok and result.text() == "HELLO"
         result = await run_handler(lambda lease: {"attempt": lease.attempt, "kind": lease.kind}, attempt=3, kind="k")
         assert result.json() == {"attempt": 3, "kind": "k"}
+        assert (await run_handler(lambda lease: lease.deadline, deadline=1.5)).json() == 1.5
+        assert (await run_handler(lambda lease: lease.deadline)).text() == ""
         assert await raises(Permanent("no")) == HandlerResult("failed", message="no", permanent=True)
         assert await raises(Retryable("no", 2.0)) == HandlerResult("failed", message="no", retry_after=2.0)
         assert await raises(ValueError("no")) == HandlerResult("failed", message="ValueError: no")
@@ -163,3 +165,71 @@ def test_a_graceful_stop_of_the_server():
             return worker.last_shutdown
 
     assert run(main) == "server shutting down"
+
+
+SCHEDULING = {
+    "pools": [{"name": "default", "max": 10, "tenant_weights": {"acme": 3.0}}],
+    "resources": [
+        {"name": "gpu", "kind": "semaphore", "permits": 1},
+        {"name": "api", "kind": "token_bucket", "rate": 0.001, "burst": 2},
+    ],
+}
+
+
+@both
+def test_what_runs_next_inside_a_test(backend):
+    """Dependencies, deadlines, resources, labels and tenants, with a server in the process."""
+
+    async def script():
+        async with (
+            serve(**SCHEDULING) as server,
+            Client(server.target) as client,
+            FakeWorker(server.target, "default", slots=3, labels={"zone": "a"}) as worker,
+        ):
+            at = 4_102_444_800
+            first = await client.submit(
+                "first", resources={"gpu": 1}, deadline_at=at, labels={"zone": "a"}, tenant="acme"
+            )
+            lease = await worker.next()
+            assert (lease.task_id, lease.deadline) == (first.id, float(at))
+            second = await client.submit("second", resources={"gpu": 1, "api": 2})
+            third = await client.submit("third", after=first.id)
+            never = await client.submit("never", deps=[Dep(first.id, "failure")])
+            missing = await client.submit("missing", labels={"zone": "b"})
+            statuses = [(await client.get(one.id)).status for one in (second, third, never, missing)]
+            assert statuses == ["ready", "blocked", "blocked", "ready"]
+            worker.complete(lease)
+            leases = {lease.text(): lease for lease in (await worker.next(), await worker.next())}
+            assert set(leases) == {"second", "third"} and leases["third"].deadline is None
+            result = await client.wait(never.id)
+            assert (result.status, result.ok) == ("skipped", False) and str(first.id) in result.message
+            info = await client.get(first.id)
+            assert (info.tenant, info.priority, info.status) == ("acme", "normal", "succeeded")
+            with pytest.raises(ClientError, match="tpu") as caught:
+                await client.submit(resources={"tpu": 1})
+            assert caught.value.code == "not_found" and not caught.value.retryable
+            assert (await client.get(missing.id)).status == "ready"
+            for lease in leases.values():
+                worker.complete(lease)
+            assert (await client.wait(third.id)).ok
+
+    play(backend, script)
+
+
+def test_a_bucket_refills_on_that_clock():
+    """A token a thousand seconds: five tasks after a burst of two take three thousand."""
+
+    async def main():
+        began = anyio.current_time()
+        async with (
+            serve(**SCHEDULING) as server,
+            Client(server.target) as client,
+            Worker(server.target, "default", upper, slots=5),
+        ):
+            tasks = await client.submit_batch([task("x", resources={"api": 1}) for _ in range(5)])
+            for submitted in tasks:
+                assert (await client.wait(submitted.id)).ok
+                assert (await client.get(submitted.id)).attempt == 1
+        return anyio.current_time() - began
+
+    assert 2_999 <= run(main) < 3_100

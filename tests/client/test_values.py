@@ -82,6 +82,8 @@ def test_errors_carry_code_message_and_metadata() -> None:
         assert type(one) is ClientError
         assert (one.code, one.message, str(one)) == ("not_found", "no task", "not_found: no task")
         assert (one.metadata, one.shard, one.endpoint, one.unprocessed) == (error.metadata, "eu", None, True)
+    retryable = {code: ClientError(code).retryable for code in ("unavailable", "resource_exhausted", "not_found")}
+    assert retryable == {"unavailable": True, "resource_exhausted": True, "not_found": False}
     assert str(ClientError("internal")) == "internal" and ClientError("internal").message == ""
 
 

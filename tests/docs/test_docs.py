@@ -212,6 +212,16 @@ def test_the_code_of_the_readme_prints_what_it_shows(server):
 
 
 @pytest.mark.realtime
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_release_prints_what_the_page_shows(server, backend):
+    ((_, shown),) = blocks(ROOT / "docs" / "howto" / "dependencies.md", "text")
+    with server.up(), server.run("release.py", backend) as release:
+        printed = release.stdout.read()
+        assert release.wait(30) == 0
+    assert re.sub(r"task \d+ ", "task 3 ", printed) == shown
+
+
+@pytest.mark.realtime
 def test_the_worker_and_the_submit_on_grpcio_do_what_they_say(server):
     with server.up(), server.run("worker.py") as worker:
         assert until(worker, "worker") == "worker 1 is ready\n"
@@ -284,6 +294,17 @@ def test_the_worker_and_the_handlers_do_what_they_say(server, backend):
         with server.run("handlers.py", backend) as handlers:
             printed = handlers.stdout.read().splitlines()
     assert re.fullmatch(r"to you about lunch after 20\d\d-.*\+00:00", printed[0]) and printed[1:] == ["1 sent", "6"]
+
+
+@pytest.mark.realtime
+@pytest.mark.parametrize("backend", ["trio", "asyncio"])
+def test_the_pipeline_prints_what_the_page_says(server, backend):
+    with server.up(), server.run("pipeline.py", backend) as pipeline:
+        printed = pipeline.stdout.read().splitlines()
+        assert pipeline.wait(30) == 0
+    assert printed == [
+        *("publish skipped", "clean up succeeded", "resize failed", "describe succeeded", "fetch succeeded")
+    ]
 
 
 @contextmanager

@@ -172,6 +172,9 @@ class NaiveResources:
         self.at(now)
         return bool(self.callable())
 
+    def active(self, _now):
+        return True
+
     def next_chance(self):
         """When time alone makes a parked task fit that has a free slot; None when it does not."""
         waits = []
@@ -224,9 +227,12 @@ class World:
         self.wake(task.pool)
 
     def pump(self):
-        """As the engine does it: offers, picks, recall, until nothing changes."""
+        """As the engine does it: offers, picks, recall, until nothing changes; only picks where these do nothing."""
         resources = self.resources
         if not self.awake and not resources.pending(self.now):
+            return
+        if len(self.awake) == 1 and not resources.active(self.now):
+            self.pick(self.awake.popitem()[1])
             return
         for _ in range(1_000):
             resources.offers(self.now, list(self.awake.values()), self.call)

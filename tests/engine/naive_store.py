@@ -1,6 +1,7 @@
 """The simplest store there is: the last record of each row. What a real one must look like from the engine."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from cronoq_sansio.engine.engine import Engine
@@ -26,23 +27,26 @@ class NaiveStore:
         self.inserted: dict[int, TaskInserted] = {}
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
-        self.edges: dict[int, list[Edge]] = {}
 
     def write(self, records: Iterable[Record]) -> None:
         """One transaction."""
         for record in records:
             if type(record) is TaskInserted:
                 self.inserted[record.task_id] = record
-                self.edges[record.task_id] = [*record.edges]
-            elif type(record) is EdgeResolved:
-                self.edges[record.task_id] = [
-                    Edge(record.parent, "", edge.condition) if edge.key == record.key else edge
-                    for edge in self.edges[record.task_id]
-                ]
             elif type(record) is OutputStored:
                 self.outputs[record.task_id] = record
+            elif type(record) is EdgeResolved:
+                self._resolve(record)
             else:
                 self.states[record.task_id] = record
+
+    def _resolve(self, record: EdgeResolved) -> None:
+        row = self.inserted[record.task_id]
+        edges = tuple(
+            Edge(record.parent, "", edge.condition) if not edge.parent and edge.key == record.key else edge
+            for edge in row.edges
+        )
+        self.inserted[record.task_id] = replace(row, edges=edges)
 
     def live(self) -> list[int]:
         """Ids of the tasks that have not ended."""
@@ -51,12 +55,12 @@ class NaiveStore:
     def rows(self, since: int = 0) -> list[LoadedRecord]:
         """What recovery reads: live tasks, and finished ones since then or that a live one depends on."""
         found: list[LoadedRecord] = []
-        live = self.live()
-        parents = {edge.parent for task_id in live for edge in self.edges[task_id]}
-        for task_id in live:
-            row = self.inserted[task_id]
-            row = TaskInserted(task_id, row.spec, row.max_attempts, row.arrival, tuple(self.edges[task_id]))
-            found.append(TaskLoaded(row, self.states.get(task_id)))
+        parents: set[int] = set()
+        for task_id in self.live():
+            row, state = self.inserted[task_id], self.states.get(task_id)
+            assert not isinstance(state, TaskFinished)
+            found.append(TaskLoaded(row, state))
+            parents.update(edge.parent for edge in row.edges)
         for task_id, state in self.states.items():
             if type(state) is TaskFinished and (state.finished >= since or task_id in parents):
                 asked = self.inserted[task_id].spec
@@ -65,7 +69,7 @@ class NaiveStore:
 
     def forget(self, task_id: int) -> None:
         """The row of a task is gone."""
-        del self.inserted[task_id], self.edges[task_id]
+        del self.inserted[task_id]
         self.states.pop(task_id, None)
 
     def recover(self, settings: Settings, now: int, **changes: Any) -> Engine:

@@ -12,13 +12,13 @@ from typing import Any
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.outbox import Outbox, StepsDurable
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
-from cronoq_sansio.spec import RetryOverride, TaskSpec, TaskStatus
+from cronoq_sansio.spec import RetryOverride, Scheduling, TaskSpec, TaskStatus, tenant_of
 
 START = 1_000_000_000 * SECOND
 OUTCOMES = (m.Complete, m.Fail, m.Nack, m.AttemptAborted)
@@ -33,10 +33,13 @@ def spec(
     payload: bytes = b"",
     timeout: int | None = None,
     attempts: int | None = None,
+    **asked: Any,
 ) -> TaskSpec:
-    """A task with the given fields; `attempts` without jitter."""
+    """A task with the given fields; `attempts` without jitter; `asked`: fields of its `Scheduling`."""
     retry = None if attempts is None else RetryOverride(attempts, None, None, None, False)
-    return TaskSpec(payload, "", kind, pool, priority, key, timeout, retry, (), len(payload) + len(key) + 8)
+    size = len(payload) + len(key) + 8
+    scheduling = Scheduling(**asked) if asked else None
+    return TaskSpec(payload, "", kind, pool, priority, key, timeout, retry, (), size, scheduling)
 
 
 def _describe(action: Any) -> tuple[Any, ...]:
@@ -70,6 +73,7 @@ class Row:
             state.message if state else "",
             ended and self.output is not None,
             spec.priority,
+            tenant_of(spec),
         )
         output = self.output if with_output else None
         return m.StoredTask(info, output.output if output else None, output.content_type if output else "")
@@ -260,6 +264,8 @@ class Harness:
                 self.rows[record.task_id] = Row(record)
             elif isinstance(record, OutputStored):
                 self.rows[record.task_id].output = record
+            elif isinstance(record, EdgeResolved):
+                assert not isinstance(self.rows[record.task_id].state, TaskFinished), "an edge of a task that has ended"
             else:
                 self.rows[record.task_id].state = record
 

@@ -145,6 +145,17 @@ def test_pages_are_cut_by_bytes_and_still_go_on():
     assert found == [[1, 2], [3, 4], [5]]
 
 
+def test_tenants_count_too():
+    limits = replace(LimitSettings(), max_message_bytes=4_096, max_key_len=3_000)
+    rig = Harness(Settings(limits=limits))
+    for n in range(3):
+        rig.submit(key=str(n), tenant="t" * 1_400)
+    rig.durable()
+    answer = page(rig)
+    assert [(info.task_id, len(info.tenant)) for info in answer.tasks] == [(1, 1_400), (2, 1_400)]
+    assert answer.next_after == 2
+
+
 def test_one_task_that_is_too_large_alone_is_shown_alone():
     limits = replace(LimitSettings(), max_message_bytes=4_096, max_key_len=4_000)
     rig = Harness(Settings(limits=limits))

@@ -17,8 +17,8 @@ from cronoq_sansio.engine.records import TaskFinished
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
-from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, Settings
-from cronoq_sansio.spec import RetryPolicy
+from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, ResourceSettings, Settings
+from cronoq_sansio.spec import Condition, Dependency, RetryPolicy
 from tests.service.harness import Harness, spec
 
 RETRY = RetryPolicy(2, SECOND, 2.0, 4 * SECOND, False)
@@ -30,6 +30,18 @@ SETTINGS = Settings(
         PoolSettings("other", max=2, lease_ttl=5 * SECOND, retry=RETRY, max_pending=3),
     ),
 )
+CROWDED = replace(
+    SETTINGS,
+    pools=(
+        replace(SETTINGS.pools[0], max_pending=4, overflow="shed_lowest", tenant_weights=(("acme", 3.0),)),
+        replace(SETTINGS.pools[1], overflow="wait", await_unknown_dependencies=5 * SECOND, fair_share=True),
+    ),
+    resources=(
+        ResourceSettings("licence", "semaphore", permits=2),
+        ResourceSettings("mail", "token_bucket", rate=0.5, burst=2),
+    ),
+)
+"""Everything that the scheduler offers, in little room."""
 FORGETFUL = replace(
     SETTINGS,
     outputs=OutputSettings(cache_entries=0, cache_bytes=8, info_entries=0),
@@ -41,13 +53,31 @@ pools = st.sampled_from(["default", "default", "other"])
 refs = st.one_of(st.integers(1, 6), st.sampled_from(["a", "b", "c"]))
 labels = st.sampled_from([(), (), (("gpu", "1"),)])
 which = st.integers(0, 3)
-statuses = st.sampled_from([3, 4, 5, 6, 8, 9])
+statuses = st.sampled_from([1, 3, 4, 5, 6, 8, 9, 10, 12])
 timeouts = st.sampled_from([None, 0, SECOND, 8 * SECOND])
 deadlines = st.sampled_from([None, None, 0, 3 * SECOND])
+edges = st.builds(Dependency, refs, st.sampled_from(Condition).map(int))
+asked = st.fixed_dictionaries(
+    {},
+    optional={
+        "dependencies": st.lists(edges, max_size=3).map(tuple),
+        "resources": st.sampled_from(
+            [(("licence", 1),), (("licence", 2),), (("licence", 1), ("mail", 1)), (("mail", 2),)]
+        ),
+        "labels": st.just((("gpu", "1"),)),
+        "tenant": st.sampled_from(["acme", "b"]),
+        "deadline_in": st.sampled_from([0, 4 * SECOND]),
+        "priority": st.integers(0, 3),
+    },
+)
+"""What a task asks of the scheduler; only the settings `CROWDED` have the resources."""
 
 move = st.one_of(
     st.tuples(st.just("submit"), pools, keys, st.sampled_from([None, 2 * SECOND]), deadlines),
     st.tuples(st.just("submit_wait"), pools, keys, timeouts, deadlines),
+    *[st.tuples(st.just("submit_asking"), pools, keys, st.booleans(), asked)] * 3,
+    st.tuples(st.just("submit_asking"), st.just("default"), keys, st.booleans(), st.just({"priority": 0})),
+    st.tuples(st.just("batch_asking"), st.lists(st.tuples(pools, keys, asked), max_size=4)),
     st.tuples(st.just("batch"), st.lists(st.tuples(pools, keys), max_size=4)),
     st.tuples(st.just("list"), st.lists(pools, max_size=2), st.sets(statuses, max_size=2), st.integers(0, 4), which),
     st.tuples(
@@ -133,6 +163,12 @@ class Player:
 
     def batch(self, members):
         self.call(m.SubmitBatch(tuple(spec(pool, key) for pool, key in members)))
+
+    def submit_asking(self, pool, key, wait, asks):
+        self.call(m.Submit(spec(pool, key, **asks), wait, None))
+
+    def batch_asking(self, members):
+        self.call(m.SubmitBatch(tuple(spec(pool, key, **asks) for pool, key, asks in members)))
 
     def list(self, names, wanted, after, limit):
         self.call(m.ListTasks(tuple(names), tuple(sorted(wanted)), after, limit))
@@ -300,6 +336,10 @@ def check_end(player):
         "waiting_for_store",
         "refused_leases",
         "leases",
+        "backoffs",
+        *rig.engine.dependencies.statistics(),
+        *rig.engine.resources.statistics(),
+        *rig.engine.waiting_room.statistics(),
     ):
         assert statistics[name] == 0, name
     assert rig.outbox.held() == 0
@@ -342,7 +382,7 @@ def check_events(rig, events):
     st.lists(st.tuples(move, cut), min_size=20, max_size=80),
     prelude,
     st.booleans(),
-    st.sampled_from([SETTINGS, FORGETFUL]),
+    st.sampled_from([SETTINGS, FORGETFUL, CROWDED, CROWDED]),
 )
 def test_any_script_keeps_the_rules_and_comes_to_rest(script, before, volatile, configured):
     player = Player(configured, volatile)
@@ -355,7 +395,7 @@ def test_any_script_keeps_the_rules_and_comes_to_rest(script, before, volatile, 
 def test_the_same_events_in_the_same_batches_give_the_same_steps(script, before):
     logs = []
     for _ in range(2):
-        player = Player(SETTINGS, False)
+        player = Player(CROWDED, False)
         player.rig.log = []
         player.play(before + script)
         logs.append(player.rig.log)
@@ -364,7 +404,7 @@ def test_the_same_events_in_the_same_batches_give_the_same_steps(script, before)
 
 @given(st.lists(st.tuples(move, cut), min_size=10, max_size=40), prelude, st.integers(0, 12), st.booleans())
 def test_any_script_can_be_stopped(script, before, grace, durable_late):
-    player = Player(SETTINGS, False)
+    player = Player(CROWDED, False)
     player.play(before + script)
     rig = player.rig
     rig.handle(m.StopRequested(grace * SECOND))

@@ -18,12 +18,12 @@ from typing import Any
 
 from cronoq_sansio.clock import MILLISECOND, SECOND
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired, WallClockMoved
-from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.errors import MAPPINGS, Code, Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
-from cronoq_sansio.settings import PoolSettings, Settings
-from cronoq_sansio.spec import Priority, RetryPolicy, TaskStatus
+from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
+from cronoq_sansio.spec import Condition, Dependency, Priority, RetryPolicy, TaskStatus
 from tests.service.harness import START, Harness, spec
 
 UNITS = {"ms": MILLISECOND, "s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND}
@@ -104,15 +104,28 @@ class World:
         return []
 
     def pool(self, words: list[str], options: Options) -> list[str]:
-        """`pool NAME NAME=…`: one more pool; without any there is `default`."""
+        """`pool NAME NAME=… weight.TENANT=… class.NAME=…`: one more pool; without any there is `default`."""
         assert self._rig is None
         made = PoolSettings(words[0], retry=RETRY)
+        bounds = [options.pop(f"class.{priority.name.lower()}", None) for priority in Priority]
+        weights = tuple((name, float(text)) for name, text in _named(options, "weight"))
+        by_class = tuple(None if bound is None else int(bound) for bound in bounds)
+        made = replace(made, tenant_weights=weights, max_pending_by_class=by_class)
         for name, text in options.items():
             if name == "attempts":
                 made = replace(made, retry=replace(RETRY, max_attempts=int(text)))
-            else:
+            elif not name.startswith("weight."):
                 made = replace(made, **{name: _setting(made, name, text)})
         self._settings = replace(self._settings, pools=(*self._settings.pools, made))
+        return []
+
+    def resource(self, words: list[str], options: Options) -> list[str]:
+        """`resource NAME permits=…`, or `resource NAME rate=… burst=…`: what tasks of all pools share."""
+        assert self._rig is None
+        kind = "semaphore" if "permits" in options else "token_bucket"
+        numbers: dict[str, Any] = {name: (float if name == "rate" else int)(text) for name, text in options.items()}
+        made = ResourceSettings(words[0], kind, **numbers)
+        self._settings = replace(self._settings, resources=(*self._settings.resources, made))
         return []
 
     def advance(self, words: list[str], _options: Options) -> list[str]:
@@ -142,16 +155,22 @@ class World:
         return [self.rig.received(call, request, _optional(options, "deadline"))]
 
     def submit(self, words: list[str], options: Options) -> list[Any]:
-        """`submit CALL [wait] pool= key= kind= priority= payload= timeout= attempts= wait_timeout= deadline=`."""
+        """`submit CALL [wait] pool= key= kind= priority= payload= timeout= attempts= wait_timeout= deadline=`.
+
+        What it asks of the scheduler: `after=TASK,TASK:complete,TASK:failure needs.RESOURCE=UNITS label.NAME= tenant=
+        hint= end_in=`; `end_in` is its deadline, the other one is the call's.
+        """
         wait = "wait" in words[1:]
         return self.call(words[0], m.Submit(_spec(options), wait, _optional(options, "wait_timeout")), options)
 
     def batch(self, words: list[str], _options: Options) -> list[Any]:
-        """`batch CALL MEMBER…`: each member `key,pool`, `-` for no key; the pool may be left out."""
+        """`batch CALL MEMBER…`: each member `key,pool<TASK<TASK`, `-` for no key; `<` names what it comes after."""
         specs = []
         for word in words[1:]:
-            key, _, pool = word.partition(",")
-            specs.append(spec(pool or "default", "" if key == "-" else key))
+            member, *parents = word.split("<")
+            key, _, pool = member.partition(",")
+            asked = {"dependencies": tuple(map(_dependency, parents))} if parents else {}
+            specs.append(spec(pool or "default", "" if key == "-" else key, **asked))
         return self.call(words[0], m.SubmitBatch(tuple(specs)), {})
 
     def list_tasks(self, words: list[str], options: Options) -> list[Any]:
@@ -183,13 +202,12 @@ class World:
 
     def register(self, words: list[str], options: Options) -> list[Any]:
         """`register WORKER pool= slots= version= label.NAME=`; connects when that was not done."""
-        labels = tuple(sorted((name[6:], text) for name, text in options.items() if name.startswith("label.")))
         message = m.Register(
             options.get("pool", "default"),
             int(options.get("slots", "1")),
             options.get("name", ""),
             int(options.get("version", "3")),
-            labels,
+            _named(options, "label"),
         )
         events = [] if words[0] in self._streams else self.connect(words, {})
         return [*events, m.WorkerSent(self.stream(words[0]), message)]
@@ -273,6 +291,33 @@ def _spec(options: Options) -> Any:
         payload=options.get("payload", "").encode(),
         timeout=_optional(options, "timeout"),
         attempts=int(options["attempts"]) if "attempts" in options else None,
+        **_asked(options),
+    )
+
+
+def _asked(options: Options) -> dict[str, Any]:
+    """What a task asks of the scheduler; empty for most."""
+    found = {
+        "deadline_in": _optional(options, "end_in"),
+        "duration_hint": _optional(options, "hint"),
+        "dependencies": tuple(map(_dependency, _several(options, "after"))),
+        "resources": tuple((name, int(units)) for name, units in _named(options, "needs")),
+        "labels": _named(options, "label"),
+        "tenant": options.get("tenant", ""),
+    }
+    return {name: value for name, value in found.items() if value or value == 0}
+
+
+def _dependency(word: str) -> Dependency:
+    """`TASK` or `TASK:complete`."""
+    task, _, condition = word.partition(":")
+    return Dependency(_ref(task), Condition[f"ON_{(condition or 'success').upper()}"].value)
+
+
+def _named(options: Options, prefix: str) -> tuple[tuple[str, str], ...]:
+    """The options `prefix.NAME`, by name."""
+    return tuple(
+        sorted((name[len(prefix) + 1 :], text) for name, text in options.items() if name.startswith(f"{prefix}."))
     )
 
 
@@ -286,12 +331,19 @@ def _ref(word: str) -> int | str:
 
 def _setting(table: Any, name: str, text: str) -> Any:
     assert name in {field.name for field in fields(table)}, f"no setting {name}"
+    if text in ("on", "off"):
+        return text == "on"
+    if isinstance(getattr(table, name), str):
+        return text
     return int(text) if text.isdigit() else duration(text)
 
 
 def _show_record(record: Any) -> str:
     if isinstance(record, TaskInserted):
-        return f"task {record.task_id} inserted"
+        edges = " ".join(f"{edge.parent or edge.key}:{_condition(edge.condition)}" for edge in record.edges)
+        return f"task {record.task_id} inserted{f' after {edges}' if edges else ''}"
+    if isinstance(record, EdgeResolved):
+        return f"task {record.task_id}: {record.key} is {record.parent}"
     if isinstance(record, OutputStored):
         return f"output of {record.task_id}"
     assert isinstance(record, TaskChanged | TaskFinished)
@@ -299,10 +351,17 @@ def _show_record(record: Any) -> str:
     return f"task {record.task_id} {TaskStatus(record.status).name} attempt={record.attempt}{message}"
 
 
+def _condition(number: int) -> str:
+    return Condition(number).name.removeprefix("ON_").lower()
+
+
 def _show_lease(lease: Any) -> str:
     task = lease.task
     extra = "".join(f" {name}={getattr(task.spec, name)}" for name in ("key", "kind") if getattr(task.spec, name))
     payload = f" payload={quoted(task.spec.payload)}" if task.spec.payload else ""
+    asked = task.spec.scheduling
+    if asked is not None and asked.deadline is not None:
+        extra += f" deadline=+{show_duration(asked.deadline - START)}"
     return f"Lease {lease.id} task={task.id} attempt={lease.attempt}{extra}{payload}"
 
 
@@ -324,7 +383,7 @@ def _show_result(result: m.TaskResult) -> str:
 
 def _show_info(info: m.TaskInfo) -> str:
     words = [f"TaskInfo id={info.task_id} {TaskStatus(info.status).name} pool={info.pool}"]
-    words += [f"{name}={getattr(info, name)}" for name in ("key", "kind") if getattr(info, name)]
+    words += [f"{name}={getattr(info, name)}" for name in ("key", "kind", "tenant") if getattr(info, name)]
     if info.max_attempts:
         words.append(f"attempt={info.attempt}/{info.max_attempts}")
     for name in ("created", "started", "finished"):
@@ -397,6 +456,7 @@ Event = Callable[[World, list[str], Options], list[Any]]
 DOING: dict[str, Doing] = {
     "server": World.server,
     "pool": World.pool,
+    "resource": World.resource,
     "advance": World.advance,
     "show": World.show,
 }

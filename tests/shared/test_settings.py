@@ -19,17 +19,15 @@ from cronoq_sansio.settings_check import (
     show,
     show_kind,
 )
+from cronoq_sansio.settings_keys import Key, Kind
+from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY
 from cronoq_sansio.settings_table import (
     INNER_TABLES,
-    POOLS,
-    RETRY,
     TABLES,
     TLS,
     TOKENS,
     UNBUILT_TABLES,
     UNBUILT_WORDS,
-    Key,
-    Kind,
 )
 from cronoq_sansio.spec import RetryPolicy
 
@@ -60,6 +58,13 @@ def holding(table, key, found):
     """The smallest document in which `key` has this value, and its path in there."""
     if table is RETRY:
         return {"pools": [{"name": "p", "retry": {"max_attempts": 1, key.name: found}}]}, f"pools[0].retry.{key.name}"
+    if table is CLASSES:
+        path = f"pools[0].max_pending_by_class.{key.name}"
+        return {"pools": [{"name": "p", "max_pending_by_class": {key.name: found}}]}, path
+    if table is RESOURCES:
+        entry = {"name": "r", "kind": key.kind_of_table or "semaphore"}
+        entry |= {other.name: 1 for other in RESOURCES.keys if other.kind_of_table == entry["kind"]}
+        return {"resources": [entry | {key.name: found}]}, f"resources[0].{key.name}"
     if table is POOLS:
         return {"pools": [{"name": "p", key.name: found}]}, f"pools[0].{key.name}"
     if table is TLS:
@@ -82,7 +87,7 @@ def paths(document):
 def test_every_field_of_a_value_class_has_a_key_and_the_reverse():
     for table in (*TABLES, *INNER_TABLES):
         fields = {field.name for field in dataclasses.fields(table.target)} - {"short"}
-        keys = {key.field for key in table.keys} - ({"overflow"} if table is POOLS else set())
+        keys = {key.field for key in table.keys}
         assert keys == fields, table.name
 
 
@@ -92,7 +97,10 @@ def test_top_level_tables_are_the_fields_of_settings():
 
 @pytest.mark.parametrize(("table", "key"), KEYS, ids=IDS)
 def test_defaults_lie_within_their_range(table, key):
-    if key.kind not in NUMERIC or key.required:
+    if key.kind not in NUMERIC or key.required or key.kind_of_table or table is CLASSES:
+        return
+    if key.name == "await_unknown_dependencies_s":
+        assert PoolSettings().await_unknown_dependencies is None, "off is no number"
         return
     default = getattr(RetryPolicy(3, SECOND, 2.0, 60 * SECOND, True) if table is RETRY else table.target(), key.field)
     assert key.minimum <= (default / SECOND if key.kind is Kind.SECONDS else default) <= key.maximum
@@ -106,12 +114,12 @@ def test_values_of_a_wrong_type_are_refused_with_path_and_rule(table, key):
     wrong = [[], {}, "", "text"]
     wrong += (
         [1, 2.5, math.nan, math.inf]
-        if key.kind in (Kind.BOOLEAN, Kind.TEXT, Kind.ADDRESS, Kind.TABLE, Kind.TABLES)
+        if key.kind in (Kind.BOOLEAN, Kind.TEXT, Kind.ADDRESS, Kind.TABLE, Kind.TABLES, Kind.NUMBERS)
         else [True, math.nan, math.inf]
     )
     if key.kind is Kind.INTEGER:
         wrong.append(1.0)
-    if key.kind is Kind.TABLE:
+    if key.kind in (Kind.TABLE, Kind.NUMBERS):
         wrong.remove({})
     if key.kind is Kind.TABLES:
         wrong.remove([])
@@ -252,6 +260,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "server": {"shutdown_grace_s": -0.1, "tls": {"cert": "", "client_ca": "x"}},
         "auth": {"tokens": [{"token": "short", "role": "boss"}, {"role": "client"}]},
         "shards": [],
+        "resources": [{"kind": "semaphore", "rate": "fast", "shard": "eu"}],
     }
     assert paths(document) == [
         "shards",
@@ -267,6 +276,11 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "pools[1].retry.max_attempts",
         "pools[1].retry.jitter",
         "pools[1].name",
+        "resources[0].shard",
+        "resources[0].name",
+        "resources[0].rate",
+        "resources[0].permits",
+        "resources[0].rate",
         "auth.tokens[0].role",
         "auth.tokens[0].token",
         "auth.tokens[1]",
@@ -303,7 +317,7 @@ def test_a_full_document_arrives_whole_and_in_nanoseconds():
             },
             "outputs": {"cache_entries": 0, "cache_bytes": 0, "info_entries": 1},
             "pools": [
-                {"name": "a.B:c-_9", "lease_ttl_s": 0.1, "overflow": "reject"},
+                {"name": "a.B:c-_9", "lease_ttl_s": 0.1, "overflow": "wait"},
                 {
                     "name": "b",
                     "max": 3,
@@ -320,7 +334,7 @@ def test_a_full_document_arrives_whole_and_in_nanoseconds():
     assert (settings.store.path, settings.store.keep_finished) == ("d/x.db", 60 * SECOND)
     assert (settings.limits.max_wait, settings.limits.keepalive_timeout) == (0, SECOND // 10)
     assert settings.pools == (
-        PoolSettings("a.B:c-_9", lease_ttl=SECOND // 10, max_pending=7, max_slots_per_worker=8),
+        PoolSettings("a.B:c-_9", lease_ttl=SECOND // 10, max_pending=7, max_slots_per_worker=8, overflow="wait"),
         PoolSettings(
             "b", 3, max_pending=2, max_slots_per_worker=5, retry=RetryPolicy(9, SECOND, 1.0, 60 * SECOND, True)
         ),
@@ -399,7 +413,7 @@ TABLE = st.dictionaries(NAMES, ANYTHING | st.dictionaries(NAMES, ANYTHING, max_s
 
 @given(
     st.dictionaries(
-        st.sampled_from(["server", "store", "limits", "outputs", "pools", "auth", "x"]),
+        st.sampled_from(["server", "store", "limits", "outputs", "pools", "resources", "auth", "x"]),
         ANYTHING | TABLE | st.lists(TABLE, max_size=3),
     )
 )

@@ -3,6 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from cronoq._stores.memory import MemoryStore
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.records import (
+    Edge,
+    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
     OutputStored,
@@ -24,7 +27,7 @@ from cronoq_sansio.engine.records import (
     TaskLoaded,
 )
 from cronoq_sansio.service.messages import FindTask, StoredTask
-from cronoq_sansio.spec import RetryOverride, TaskSpec, TaskStatus
+from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec, TaskStatus
 
 UNIX = 1_800_000_000
 WALL = UNIX * SECOND
@@ -38,6 +41,19 @@ def spec(key: str = "", payload: bytes = b"payload", pool: str = "default") -> T
 
 def inserted(task_id: int, key: str = "", payload: bytes = b"payload") -> TaskInserted:
     return TaskInserted(task_id, spec(key, payload), 5, WALL + task_id % 1_000)
+
+
+def edge(parent: int = 0, *, key: str = "", condition: int = Condition.ON_SUCCESS) -> Edge:
+    """An edge to a parent, or to whoever will have the key."""
+    return Edge(parent, key, condition)
+
+
+def waiting(task_id: int, *edges: Edge, key: str = "", **asked: Any) -> TaskInserted:
+    """A task with edges, and with what else it asks of the scheduler, as every store gives it back."""
+    dependencies = tuple(Dependency(edge.parent or edge.key, edge.condition) for edge in edges)
+    scheduling = Scheduling(dependencies=dependencies, **asked)
+    task = replace(spec(key), scheduling=None if scheduling == Scheduling() else scheduling)
+    return TaskInserted(task_id, task, 5, WALL + task_id % 1_000, edges)
 
 
 def changed(task_id: int, status: int = TaskStatus.RUNNING, attempt: int = 1, message: str = "") -> TaskChanged:
@@ -149,6 +165,7 @@ __all__ = [
     "RETENTION",
     "UNIX",
     "WALL",
+    "EdgeResolved",
     "Harness",
     "Outcome",
     "OutputStored",
@@ -157,6 +174,7 @@ __all__ = [
     "batch",
     "changed",
     "commit",
+    "edge",
     "ended",
     "execute",
     "find",
@@ -165,4 +183,5 @@ __all__ = [
     "live",
     "loaded",
     "spec",
+    "waiting",
 ]

@@ -1,6 +1,7 @@
 """The memory and the SQLite store in lockstep under random batches, compared with each other and with a plain model."""
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 from anyio.from_thread import start_blocking_portal
@@ -8,9 +9,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from cronoq_sansio.engine.records import FinishedLoaded, OutputStored, TaskInserted
+from cronoq_sansio.engine.records import Edge, EdgeResolved, FinishedLoaded, OutputStored, TaskInserted
 from cronoq_sansio.service.messages import ListFinished, StoredPage
-from cronoq_sansio.spec import RetryOverride, TaskSpec, TaskStatus
+from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec, TaskStatus
 from tests.stores.support import (
     UNIX,
     WALL,
@@ -40,7 +41,25 @@ retries = st.builds(
     st.none() | st.integers(0, 1 << 62),
     st.none() | st.booleans(),
 )
+schedulings = st.builds(
+    Scheduling,
+    deadline=st.none() | st.integers(0, 1 << 62),
+    deadline_in=st.none(),
+    duration_hint=st.none() | st.integers(0, 1 << 61),
+    dependencies=st.just(()),
+    resources=st.just(()) | st.just((("gpu", 2),)),
+    labels=st.just(()) | st.just((("zone", "a"),)),
+    tenant=st.sampled_from(["", "acme"]),
+)
 tags = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda found: tuple(sorted(found.items())))
+
+
+def with_edges(task, edges):
+    """The row with these edges, and the dependencies that they name."""
+    named = tuple(Dependency(edge.parent or edge.key, edge.condition) for edge in edges)
+    asked = replace(task.spec.scheduling or Scheduling(), dependencies=named)
+    spec = replace(task.spec, scheduling=None if asked == Scheduling() else asked)
+    return replace(task, spec=spec, edges=edges)
 
 
 class Agreement(RuleBasedStateMachine):
@@ -53,7 +72,7 @@ class Agreement(RuleBasedStateMachine):
         self.portal = self.portal_manager.__enter__()
         self.harnesses = [Harness(kind, "trio", Path(self.folder.name)) for kind in ("memory", "sqlite")]
         self.stores = []
-        self.specs, self.states, self.ends, self.outputs = {}, {}, {}, {}
+        self.specs, self.states, self.ends, self.outputs, self.tenants = {}, {}, {}, {}, {}
         self.highest = 0
         self.clock = WALL
         self.pending = batch()
@@ -91,9 +110,34 @@ class Agreement(RuleBasedStateMachine):
         timeout = data.draw(st.none() | st.integers(1, 1 << 61))
         retry = data.draw(st.none() | retries)
         made = TaskSpec(payload, kind[:5], kind, "p", priority, key, timeout, retry, data.draw(tags), len(payload))
+        made = replace(made, scheduling=data.draw(st.none() | schedulings))
         task = TaskInserted(self.highest, made, data.draw(st.integers(1, 1_000)), self.clock)
-        self.specs[self.highest] = task
-        self.add(task)
+        self.specs[self.highest] = with_edges(task, self.draw_edges(data, key))
+        self.tenants[self.highest] = made.scheduling.tenant if made.scheduling else ""
+        self.add(self.specs[self.highest], *self.appeared(key, self.highest))
+
+    def draw_edges(self, data, key):
+        """To live tasks, as the engine writes them, and to keys that nobody has."""
+        parents = st.sampled_from([0, *sorted(self.specs)])
+        missing = sorted({*KEYS[1:], "never"} - {task.spec.key for task in self.specs.values()} - {key})
+        edges = []
+        for parent in data.draw(st.lists(parents, max_size=4)):
+            awaited = "" if parent else data.draw(st.sampled_from(missing))
+            edges.append(Edge(parent, awaited, data.draw(st.sampled_from(Condition))))
+        return tuple(edges)
+
+    def appeared(self, key, parent):
+        """The records for those who await this key."""
+        records = []
+        for child, task in self.specs.items():
+            if key and any(edge.key == key for edge in task.edges):
+                edges = [Edge(parent, "", edge.condition) if edge.key == key else edge for edge in task.edges]
+                self.specs[child] = with_edges(task, tuple(edges))
+                records.append(EdgeResolved(child, key, parent))
+        return records
+
+    def named(self):
+        return {edge.parent for task in self.specs.values() for edge in task.edges}
 
     @precondition(lambda self: self.specs)
     @rule(data=st.data(), status=st.sampled_from(LIVE), attempts=st.integers(0, 9), message=TEXT)
@@ -135,7 +179,8 @@ class Agreement(RuleBasedStateMachine):
     def prune(self, data):
         self.commit_pending()
         before = data.draw(st.integers(WALL, self.clock + 1))
-        gone = [task_id for task_id, end in self.ends.items() if end.finished < before]
+        named = self.named()
+        gone = [task_id for task_id, end in self.ends.items() if end.finished < before and task_id not in named]
         for store in self.stores:
             assert self.call(store.prune, before) == len(gone)
         for task_id in gone:
@@ -147,13 +192,16 @@ class Agreement(RuleBasedStateMachine):
         self.commit_pending()
         since = data.draw(st.integers(WALL, self.clock + 1))
         tasks = [as_loaded(task, self.states.get(task_id)) for task_id, task in sorted(self.specs.items())]
-        ends = sorted(
-            (end for end in self.ends.values() if end.finished >= since), key=lambda end: (end.finished, end.task_id)
-        )
+        named = self.named()
+        kept = [end for end in self.ends.values() if end.finished >= since or end.task_id in named]
+        kept.sort(key=lambda end: (end.finished, end.task_id))
         for store in self.stores:
             records = self.call(loaded, store, since)
             assert live(records) == tasks
-            assert ended(records) == ends
+            assert records == [*live(records), *ended(records)]
+            newest = [end for end in ended(records) if end.finished >= since]
+            assert newest == [end for end in kept if end.finished >= since]
+            assert sorted(ended(records), key=lambda end: (end.finished, end.task_id)) == kept
 
     @rule()
     def look_up(self):
@@ -169,6 +217,7 @@ class Agreement(RuleBasedStateMachine):
             assert self.call(find, memory, task_id) is None
             answer = self.call(find, sqlite, task_id)
             assert (answer.info.status, answer.info.finished) == (end.status, end.finished)
+            assert answer.info.tenant == self.tenants[task_id]
             assert answer.output == self.outputs.get(task_id)
 
     @rule(data=st.data(), statuses=st.sets(st.sampled_from(ENDS), max_size=3), limit=st.integers(1, 5))
@@ -182,6 +231,7 @@ class Agreement(RuleBasedStateMachine):
         wanted = [end for end in self.ends.values() if end.task_id > after and (not statuses or end.status in statuses)]
         expected = sorted((end.task_id, end.status, end.finished) for end in wanted)[:limit]
         assert [(info.task_id, info.status, info.finished) for info in page.tasks] == expected
+        assert [info.tenant for info in page.tasks] == [self.tenants[task_id] for task_id, _, _ in expected]
         assert page.looked == (expected[-1][0] if len(expected) == limit else 0)
 
     def teardown(self):

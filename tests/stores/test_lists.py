@@ -1,6 +1,8 @@
 """`Store.list`: finished tasks by id, filtered, bounded, without outputs; on every store."""
 
 import sqlite3
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +11,7 @@ from cronoq_sansio import limits
 from cronoq_sansio.engine.records import OutputStored, TaskInserted
 from cronoq_sansio.service.messages import ListFinished, StoredPage
 from cronoq_sansio.spec import TaskStatus
-from tests.stores.support import WALL, changed, commit, execute, find, finished, spec
+from tests.stores.support import WALL, changed, commit, execute, find, finished, spec, waiting
 
 SUCCEEDED, FAILED, CANCELLED = TaskStatus.SUCCEEDED, TaskStatus.FAILED, TaskStatus.CANCELLED
 
@@ -142,6 +144,35 @@ def test_an_empty_page_costs_no_more_than_the_scan(sqlite, monkeypatch):
         assert page == StoredPage((), first + 49)
 
     sqlite.with_store(body)
+
+
+def test_a_page_does_not_read_payloads_and_outputs(sqlite):
+    """Tenants included: their column stands before the specification."""
+    count, size = 40, 1 << 20
+
+    async def body(store, first):
+        for n in range(count):
+            task = waiting(first + n, key=f"k{n}", tenant=f"tenant-{n}")
+            large = replace(task, spec=replace(task.spec, payload=bytes(size)))
+            await commit(store, large, finished(first + n), OutputStored(first + n, bytes(size), "t"))
+
+    async def later(store, first):
+        before = bytes_read()
+        page = await ask(store)
+        assert [info.tenant for info in page.tasks] == [f"tenant-{n}" for n in range(count)]
+        assert (await find(store, "k7", with_output=False)).info.tenant == "tenant-7"
+        assert bytes_read() - before < size
+
+    sqlite.with_store(body)
+    sqlite.with_store(later)
+
+
+def bytes_read():
+    """What this process has read with system calls so far."""
+    counts = Path("/proc/self/io")
+    if not counts.exists():
+        pytest.skip("this system does not count what a process reads")
+    return int(dict(line.split(": ") for line in counts.read_text().splitlines())["rchar"])
 
 
 def test_damaged_texts_are_shown_as_far_as_they_go(sqlite):

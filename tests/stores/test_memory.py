@@ -1,11 +1,25 @@
 """What only the memory store does: it forgets what no later term of the process needs."""
 
 import anyio
+import pytest
 
 from cronoq._stores.memory import LEASES_PER_TERM, MemoryStore
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.ids import MEMORY_SHIFT
-from tests.stores.support import UNIX, WALL, batch, commit, ended, finished, inserted, loaded
+from tests.stores.support import (
+    UNIX,
+    WALL,
+    EdgeResolved,
+    attempt,
+    batch,
+    commit,
+    edge,
+    ended,
+    finished,
+    inserted,
+    loaded,
+    waiting,
+)
 
 
 def run(body, **options):
@@ -40,6 +54,41 @@ def test_nothing_is_left_of_a_task_that_was_forgotten():
         assert (store._inserted, store._changed, store._keys, len(store._finished)) == ({}, {}, {}, 2)
 
     run(body, key_retention_max=2)
+
+
+@pytest.mark.parametrize("most", [0, 2])
+def test_a_parent_is_kept_as_long_as_a_live_task_names_it_and_then_nothing_is_left(most):
+    async def body(store, claim):
+        first = claim.first_task_id
+        await commit(store, *(inserted(first + n, f"k{n}") for n in range(3)))
+        await commit(store, waiting(first + 3, edge(first), edge(first, condition=2), edge(first + 1)))
+        await commit(store, waiting(first + 4, edge(first), edge(key="k5")), waiting(first + 6, edge(first + 4)))
+        await commit(store, inserted(first + 5, "k5"), EdgeResolved(first + 4, "k5", first + 5))
+        for n in (0, 1, 2, 5):
+            await commit(store, finished(first + n, end=WALL + n))
+        kept = [(0, 1, 5), (3, 0, 5), (4, 4), (6,)]
+        assert {r.task_id - first for r in ended(await loaded(store, WALL * 2))} == {0, 1, 5}
+        for over, *left in kept[1:]:
+            await commit(store, finished(first + over, end=WALL + 100 * SECOND + over))
+            assert {r.task_id - first for r in ended(await loaded(store, WALL * 2))} == set(left)
+        assert (store._inserted, store._resolved, store._named, store._parents) == ({}, {}, {}, {})
+        assert len(store._finished) == most
+
+    run(body, key_retention_max=most)
+
+
+def test_writing_again_keeps_parents_that_key_retention_forgets():
+    async def body(store, claim):
+        first = claim.first_task_id
+        made = batch(inserted(first), waiting(first + 1, edge(first)), finished(first), inserted(first + 2))
+        made.add(2, [finished(first + 2, end=WALL + 100 * SECOND)])
+        for _ in range(3):
+            assert await attempt(store, made) is None
+            assert [r.task_id for r in ended(await loaded(store, WALL + 1))] == [first, first + 2]
+        await commit(store, finished(first + 1, end=WALL + 200 * SECOND))
+        assert (store._named, store._parents) == ({}, {})
+
+    run(body)
 
 
 def test_done_is_called_before_begin_commit_returns():

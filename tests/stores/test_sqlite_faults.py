@@ -21,11 +21,13 @@ from tests.small_disk import small_disk
 from tests.stores.support import (
     UNIX,
     WALL,
+    EdgeResolved,
     Outcome,
     attempt,
     batch,
     changed,
     commit,
+    edge,
     ended,
     execute,
     find,
@@ -33,6 +35,7 @@ from tests.stores.support import (
     inserted,
     live,
     loaded,
+    waiting,
 )
 
 
@@ -65,15 +68,25 @@ def test_when_done_is_called_the_files_hold_the_batch(sqlite, tmp_path):
                 shutil.copy(f"{sqlite.path}{ending}", tmp_path / f"copy.db{ending}")
             copied.set()
 
-        store.begin_commit(batch(inserted(first, "a"), inserted(first + 1, "b"), finished(first + 1)), done)
+        await commit(store, waiting(first + 2, edge(key="a")))
+        made = batch(
+            inserted(first, "a"),
+            inserted(first + 1, "b"),
+            waiting(first + 3, edge(first + 1)),
+            EdgeResolved(first + 2, "a", first),
+            finished(first + 1),
+        )
+        store.begin_commit(made, done)
         await to_thread.run_sync(copied.wait)
+        return first
 
-    sqlite.with_store(body)
+    first = sqlite.with_store(body)
     sqlite.path = tmp_path / "copy.db"
 
-    async def later(store, first):
-        assert len(live(await loaded(store))) == 1
-        assert len(ended(await loaded(store))) == 1
+    async def later(store, _first):
+        records = await loaded(store)
+        assert [[e.parent for e in r.inserted.edges] for r in live(records)] == [[], [first], [first + 1]]
+        assert [record.task_id for record in ended(records)] == [first + 1]
 
     sqlite.with_store(later)
 
@@ -324,13 +337,20 @@ def test_a_commit_of_unknown_outcome_may_be_written_again(sqlite, monkeypatch):
             return result
 
     async def body(store, first):
-        await commit(store, inserted(first, "a"))
+        await commit(store, inserted(first, "a"), waiting(first + 5, edge(first), edge(key="b")))
         writer = store._writer
         deceiving = Deceiving(writer._connection)
         writer._connection = deceiving
         monkeypatch.setattr(sqlite_writer, "open_writer", lambda file: deceiving)
         monkeypatch.setattr(sqlite_writer, "_close_quietly", lambda connection: None)
-        made = batch(inserted(first + 1, "b"), finished(first), OutputStored(first, b"out", ""))
+        made = batch(
+            inserted(first + 1, "b"),
+            waiting(first + 2, edge(first), edge(key="b")),
+            EdgeResolved(first + 2, "b", first + 1),
+            EdgeResolved(first + 5, "b", first + 1),
+            finished(first),
+            OutputStored(first, b"out", ""),
+        )
         assert isinstance(await attempt(store, made), StoreUnavailable)
         once = await loaded(store)
         assert isinstance(await attempt(store, made), StoreUnavailable)

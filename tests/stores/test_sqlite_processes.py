@@ -13,6 +13,7 @@ import pytest
 
 from cronoq._stores.base import Fenced, StoreHeld, StoreUnusable
 from cronoq._stores.sqlite import SqliteStore
+from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.spec import TaskStatus
 from tests.stores.support import UNIX, attempt, batch, commit, ended, find, inserted, live, loaded
 
@@ -42,10 +43,16 @@ async def body():
     size = 20
     for number in range(1_000_000):
         at = first + number * size
-        records = [inserted(at + n, f"{at + n}", bytes(n * 50)) for n in range(size)]
+        # Each task names one of the batch before, and a key that the next one brings, for every second task.
+        records = [
+            waiting(at + n, edge(at - size + n), edge(key=f"{at + size + n}"), key=f"{at + n}") for n in range(size)
+        ]
         if number:
-            records += [finished(at - size + n, end=WALL + number) for n in range(size)]
-            records += [OutputStored(at - size + n, bytes(n * 100), "") for n in range(size)]
+            records += [EdgeResolved(at - size + n, f"{at + n}", at + n) for n in range(0, size, 2)]
+        if number > 1:
+            over = at - 2 * size
+            records += [finished(over + n, end=WALL + number) for n in range(size)]
+            records += [OutputStored(over + n, bytes(n * 100), "") for n in range(size)]
         await commit(store, *records)
         print(at, flush=True)
 anyio.run(body, backend="trio")
@@ -235,17 +242,14 @@ async def check(path, acknowledged, cycle):
     await store.open()
     try:
         records = await loaded(store)
-        waiting = [
-            record.task_id if hasattr(record, "task_id") else record.inserted.task_id for record in live(records)
-        ]
+        waiting = {record.inserted.task_id: record.inserted.edges for record in live(records)}
         over = [record.task_id for record in ended(records)]
-        assert len(waiting) % 20 == 0
-        assert len(over) % 20 == 0
-        assert len(waiting) == 20 * cycle  # of each killed process the last batch waits, all before it have ended
         present = {*waiting, *over}
+        assert len(present) == len(waiting) + len(over)
         expected = {at + n for at in acknowledged for n in range(20)}
         assert expected <= present
         assert len(present - expected) <= 20 * cycle
+        check_live(waiting, present, cycle)
         for at in acknowledged[-3:]:
             answer = await find(store, at + 7)
             if at + 7 in over:
@@ -254,9 +258,32 @@ async def check(path, acknowledged, cycle):
                 assert answer.info.status == TaskStatus.READY
     finally:
         await store.close()
+    forgetful = SqliteStore(path, key_retention_max=0)
+    await forgetful.open()
+    try:
+        parents = [record.task_id for record in ended(await loaded(forgetful))]
+    finally:
+        await forgetful.close()
+    named = {edge.parent for edges in waiting.values() for edge in edges}
+    assert sorted(parents) == sorted(named.intersection(over))
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    assert connection.execute("SELECT count(*) FROM cronoq_trio_edges").fetchall() == [(2 * len(waiting),)]
     connection.close()
+
+
+def check_live(waiting, present, cycle):
+    """Of each killed process the last two batches wait, with every edge and the parents that had appeared."""
+    for epoch in range(1, cycle + 1):
+        begun = {at for at in present if at >> 48 == epoch and (at - 1) % (1 << 48) % 20 == 0}
+        assert sorted(at for at in waiting if at >> 48 == epoch) == [
+            at + n for at in sorted(begun)[-2:] for n in range(20)
+        ]
+    for task_id, (before, after) in waiting.items():
+        assert before == Edge(task_id - 20, "", 1)
+        n = (task_id - 1) % (1 << 48) % 20
+        appeared = n % 2 == 0 and task_id + 20 in present
+        assert after == (Edge(task_id + 20, "", 1) if appeared else Edge(0, f"{task_id + 20}", 1))
 
 
 def test_a_copy_of_the_file_made_by_the_sqlite_tools_restores(holder, tmp_path):

@@ -1,5 +1,7 @@
 """The stored form of a specification: everything comes back, small by default, open to what later versions add."""
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 from hypothesis import given
@@ -7,8 +9,9 @@ from hypothesis import strategies as st
 
 from cronoq._stores.stored_spec import UndecodableSpec, decode_spec, encode_spec
 from cronoq_sansio.clock import MAX_CLIENT_DURATION
+from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.limits import MAX_MULTIPLIER
-from cronoq_sansio.spec import RetryOverride, TaskSpec
+from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec
 
 durations = st.integers(0, MAX_CLIENT_DURATION)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -21,6 +24,22 @@ retries = st.builds(
     st.none() | st.booleans(),
 )
 tags = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)
+pairs = st.lists(st.tuples(texts, texts), max_size=3).map(tuple)
+schedulings = st.builds(
+    Scheduling,
+    deadline=st.none() | st.integers(0, 1 << 62),
+    deadline_in=st.none(),
+    duration_hint=st.none() | durations,
+    dependencies=st.just(()),
+    resources=st.lists(st.tuples(texts, st.integers(1, 2**32 - 1)), max_size=3).map(tuple),
+    labels=pairs,
+    tenant=texts,
+)
+edges = st.lists(
+    st.builds(Edge, st.integers(1, 1 << 62), st.just(""), st.sampled_from(Condition))
+    | st.builds(Edge, st.just(0), st.text(min_size=1, max_size=5), st.sampled_from(Condition)),
+    max_size=4,
+).map(tuple)
 specs = st.builds(
     TaskSpec,
     payload=st.binary(max_size=200),
@@ -33,12 +52,25 @@ specs = st.builds(
     retry=st.none() | retries,
     tags=tags,
     size=st.integers(0, 1 << 40),
+    scheduling=st.none() | schedulings,
 )
 
 
-@given(specs)
-def test_everything_comes_back(spec):
-    assert decode_spec(encode_spec(spec), spec.pool, spec.kind, spec.key, spec.priority) == spec
+def with_dependencies(spec, edges):
+    """What must come back: no dependencies but those that the edges name, and nothing instead of nothing at all."""
+    named = tuple(Dependency(edge.parent or edge.key, edge.condition) for edge in edges)
+    scheduling = replace(spec.scheduling or Scheduling(), dependencies=named)
+    return replace(spec, scheduling=None if scheduling == Scheduling() else scheduling)
+
+
+@given(specs, edges)
+def test_everything_comes_back(spec, edges):
+    tenant = spec.scheduling.tenant if spec.scheduling else ""
+    stored = encode_spec(spec, len(edges))
+    decoded = decode_spec(stored, spec.pool, spec.kind, spec.key, spec.priority, tenant, edges)
+    assert decoded == with_dependencies(spec, edges)
+    asks = decoded.scheduling is not None and replace(decoded.scheduling, tenant="") != Scheduling()
+    assert msgspec.msgpack.decode(stored)["v"] == (2 if asks else 1)
 
 
 def test_the_columns_are_not_stored_twice_and_defaults_not_at_all():
@@ -60,6 +92,48 @@ def test_the_format_does_not_change_by_accident():
     }
 
 
+def test_the_second_format_does_not_change_by_accident():
+    asked = Scheduling(7, None, 8, (Dependency("k", 1),), (("gpu", 2),), (("zone", "a"),), "acme")
+    spec = TaskSpec(b"", "", "k", "pool", 2, "key", None, None, (), 0, asked)
+    assert msgspec.msgpack.decode(encode_spec(spec, 3)) == {
+        "v": 2,
+        "d": 7,
+        "h": 8,
+        "u": [["gpu", 2]],
+        "l": [["zone", "a"]],
+        "e": 3,
+    }
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Scheduling(deadline=0),
+        Scheduling(duration_hint=0),
+        Scheduling(resources=(("r", 1),)),
+        Scheduling(labels=(("l", ""),)),
+    ],
+)
+def test_whatever_a_task_asks_for_makes_it_unreadable_for_readers_of_the_first_format(asked):
+    spec = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, asked)
+    assert msgspec.msgpack.decode(encode_spec(spec))["v"] == 2
+    assert decode_spec(encode_spec(spec), "p", "", "", 2) == spec
+
+
+def test_a_deadline_is_stored_only_when_it_is_absolute():
+    spec = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, Scheduling(deadline_in=5))
+    with pytest.raises(AssertionError):
+        encode_spec(spec)
+
+
+@pytest.mark.parametrize(("stored", "there"), [(0, 1), (1, 0), (3, 2)])
+def test_edges_that_are_lost_are_noticed(stored, there):
+    spec = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0)
+    edges = tuple(Edge(n + 1, "", 1) for n in range(there))
+    with pytest.raises(UndecodableSpec, match=f"it had {stored} dependencies, and {there} are there"):
+        decode_spec(encode_spec(spec, stored), "p", "", "", 2, "", edges)
+
+
 @pytest.mark.parametrize(
     ("stored", "reason"),
     [
@@ -67,7 +141,10 @@ def test_the_format_does_not_change_by_accident():
         (b"\xc1", "cannot be decoded"),
         (b"\x80", "missing required field `v`"),
         (b"\x81\xa1v\x01\x00", "cannot be decoded"),
-        (b"\x81\xa1v\x02", "has format 2; this version reads format 1"),
+        (b"\x81\xa1v\x03", "has format 3; this version reads formats 1 and 2"),
+        (b"\x81\xa1v\x00", "has format 0; this version reads formats 1 and 2"),
+        (b"\x82\xa1v\x02\xa1u\x91\x91\x01", "cannot be decoded"),
+        (b"\x82\xa1v\x02\xa1e\x01", "had 1 dependencies"),
         (b"\x82\xa1v\x01\xa1p\x05", "cannot be decoded"),
         (b"\x82\xa1v\x01\xa1c\xa1\xff", "cannot be decoded"),
     ],

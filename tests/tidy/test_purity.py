@@ -9,8 +9,20 @@ from tests.tidy.tree import imports, name_of, parsed, python_files
 FILES = python_files("src/cronoq_sansio")
 #: Modules of the standard library that neither do I/O nor know the time. Anything else must be argued for here.
 PURE_STDLIB = (
-    *("abc", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses", "datetime", "difflib"),
-    *("enum", "fractions", "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "random"),
+    *(
+        "abc",
+        "base64",
+        "binascii",
+        "bisect",
+        "collections",
+        "contextlib",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "difflib",
+        "fractions",
+    ),
+    *("enum", "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "random"),
     *("re", "string", "struct", "sys", "types", "typing", "zlib"),
 )
 #: The facade imports what it names when somebody asks for it.

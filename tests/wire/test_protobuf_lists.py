@@ -55,7 +55,7 @@ BAD: list[tuple[pb.TaskSpec, Code, str]] = [
     (pb.TaskSpec(timeout_s=-1), Code.INVALID, "task[2].timeout_s: -1"),
     (pb.TaskSpec(retry=pb.RetryPolicy(multiplier=-1)), Code.INVALID, "task[2].retry.multiplier: -1"),
     (pb.TaskSpec(tags={"cronoq.x": ""}), Code.INVALID, "task[2].tags: names that begin"),
-    (pb.TaskSpec(deps=[pb.Dep()]), Code.UNIMPLEMENTED, "task[2].deps: not built"),
+    (pb.TaskSpec(start_in_s=0), Code.UNIMPLEMENTED, "task[2].start_in_s: not built"),
 ]
 
 
@@ -129,10 +129,11 @@ def test_filters_of_pools(name: str, pools: list[str], words: str) -> None:
 
 
 def test_a_page() -> None:
-    info = m.TaskInfo(9, 5, "p", "k", "kind", 2, 3, 100, None, None, "broke", False, 3)
+    info = m.TaskInfo(9, 1, "p", "k", "kind", 0, 3, 100, None, None, "", False, 3, "acme")
     found = pb.ListTasksResponse.FromString(encoded("Tasks.ListTasks", m.TaskPage((info,), 9)))
     (alone,) = found.tasks
     assert alone == pb.TaskInfo.FromString(encoded("Tasks.Get", info))
+    assert (alone.status, alone.tenant) == (pb.TASK_STATUS_BLOCKED, "acme")
     assert (found.next_after, list(found.unavailable_shards)) == (9, [])
 
 

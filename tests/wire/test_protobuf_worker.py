@@ -25,7 +25,7 @@ from cronoq_sansio.service.messages import (
     Shutdown,
 )
 from cronoq_sansio.settings import LimitSettings, PoolSettings
-from cronoq_sansio.spec import RetryPolicy, TaskSpec
+from cronoq_sansio.spec import RetryPolicy, Scheduling, TaskSpec
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.protobuf_worker import decode_worker, encode_for_worker
 
@@ -149,7 +149,15 @@ def test_what_a_task_has_not_is_not_sent() -> None:
     assert found.lease == pb.Lease(
         lease=77, task_id=5, attempt=2, kind="k", pool="p", priority=pb.PRIORITY_LOW, lease_ttl_s=20.0
     )
-    assert not found.lease.HasField("timeout_s")
+    assert not found.lease.HasField("timeout_s") and not found.lease.HasField("deadline_unix_ns")
+
+
+@pytest.mark.parametrize(("deadline", "sent"), [(None, False), (0, True), ((1 << 63) - 1, True)])
+def test_a_lease_carries_the_deadline_of_its_task(deadline: int | None, sent: bool) -> None:
+    asked = Scheduling(deadline=deadline, tenant="t", labels=(("a", "b"),))
+    spec = TaskSpec(b"", "", "k", "p", 3, "", None, None, (), 0, asked)
+    found = pb.ServerMessage.FromString(encode_for_worker(lease(spec))).lease
+    assert found.HasField("deadline_unix_ns") is sent and found.deadline_unix_ns == (deadline or 0)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,11 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from cronoq._cli.failures import usage
+from cronoq_sansio.clock import MAX_CLIENT_DURATION, SECOND
 
 MAX_ID = 2**64 - 1
+MAX_UNITS = 2**32 - 1
+LONGEST = MAX_CLIENT_DURATION // SECOND
 MAX_INPUT = 64 << 20
 """Bytes read from a file or stdin; four times what a server takes by default, so that it can say its own limit."""
 
@@ -53,9 +56,23 @@ def task_id(text: str, name: str, remedy: str = "") -> int:
     return int(text)
 
 
-def any_reference(text: str) -> int | str:
-    """A number is an id, anything else a key."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MAX_ID else text
+def any_reference(option: str, text: str, *, keys: bool) -> int | str:
+    """A number is an id, anything else a key; with `keys` a number is a key too."""
+    if not text:
+        usage(f"{option}: a key cannot be empty")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        usage(f"{option}: a key that is not UTF-8 cannot be sent")
+    is_id = text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MAX_ID
+    return int(text) if is_id and not keys else text
+
+
+def span(name: str, value: float | None) -> float | None:
+    """Seconds from 0 to 100 years, which is what servers take."""
+    if value is not None and not 0 <= value <= LONGEST:  # false for NaN
+        usage(f"{name}: {value:g} is not a number of seconds from 0 to {LONGEST:.0f} (100 years)")
+    return value
 
 
 def time_limit(name: str, value: float | None) -> float | None:
@@ -82,8 +99,8 @@ def amounts(option: str, texts: Sequence[str] | None) -> dict[str, int]:
     """`NAME=UNITS`, several times."""
     found: dict[str, int] = {}
     for name, text in named_values(option, texts).items():
-        if not (text.isascii() and text.isdigit() and len(text) <= 10):
-            usage(f"{option}: {name}={text}: the units must be a whole number from 0")
+        if not (text.isascii() and text.isdigit() and len(text) <= 10 and 1 <= int(text) <= MAX_UNITS):
+            usage(f"{option}: {name}={text}: the units must be a whole number from 1 to {MAX_UNITS}")
         found[name] = int(text)
     return found
 

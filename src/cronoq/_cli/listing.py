@@ -81,7 +81,7 @@ class _TextListing:
     def __init__(self) -> None:
         from cronoq._cli.printing import Table
 
-        columns = ("ID", "STATUS", "POOL", "KIND", "KEY", "PRIORITY", "ATTEMPT", "AGE")
+        columns = ("ID", "STATUS", "POOL", "KIND", "KEY", "PRIORITY", "TENANT", "ATTEMPT", "AGE")
         self._table: Table = Table(columns, right=("ATTEMPT", "AGE"), status="STATUS")
         self._shards: set[str] = set()
         self._next: int | None = None
@@ -98,6 +98,7 @@ class _TextListing:
                 info.kind,
                 info.key,
                 info.priority or "",
+                info.tenant,
                 _attempt(info),
                 age(info.created_at_ns),
             )

@@ -18,6 +18,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
 _STYLES = {
+    "blocked": "dim",
     "succeeded": "green",
     "running": "cyan",
     "retrying": "yellow",

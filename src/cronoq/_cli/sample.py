@@ -4,11 +4,12 @@ import textwrap
 from typing import Any
 
 from cronoq.config import DEFAULT_DATABASE
-from cronoq_sansio import settings_table
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import DEFAULT_RETRY, LimitSettings
 from cronoq_sansio.settings_check import allowed, format_address
-from cronoq_sansio.settings_table import RETRY, TABLES, Key, Kind, Table
+from cronoq_sansio.settings_keys import Key, Kind, Table
+from cronoq_sansio.settings_scheduling import RETRY
+from cronoq_sansio.settings_table import INNER_TABLES, TABLES
 
 WIDTH = 110
 HEAD = """\
@@ -19,10 +20,23 @@ HEAD = """\
 CHOSEN = {("store", "kind"): "sqlite", ("store", "path"): DEFAULT_DATABASE, ("pools", "name"): "default"}
 #: Shown although they are the defaults, because they are the first that people look for.
 SHOWN = {("server", "grpc_addr")}
+#: Arrays of tables that are empty by default: credentials, and what only some have.
+NOT_ACTIVE = {"auth", "resources"}
 #: Where there is no default to show.
 EXAMPLES: dict[tuple[str, str], Any] = {
     ("server", "http_addr"): "127.0.0.1:7071",
     ("limits", "max_payload_bytes"): 1 << 30,
+    ("pools", "await_unknown_dependencies_s"): 60,
+    ("pools", "tenant_weights"): {"acme": 3},
+    ("pools.max_pending_by_class", "critical"): 1_000,
+    ("pools.max_pending_by_class", "high"): 10_000,
+    ("pools.max_pending_by_class", "normal"): 100_000,
+    ("pools.max_pending_by_class", "low"): 0,
+    ("resources", "name"): "licences",
+    ("resources", "kind"): "semaphore",
+    ("resources", "permits"): 4,
+    ("resources", "rate"): 10,
+    ("resources", "burst"): 20,
     ("server.tls", "cert"): "server.pem",
     ("server.tls", "key"): "server-key.pem",
     ("auth.tokens", "token"): "REPLACE THIS",
@@ -33,18 +47,18 @@ EXAMPLES: dict[tuple[str, str], Any] = {
 
 def sample() -> str:
     """The text of the file."""
-    inner = [table for table in vars(settings_table).values() if isinstance(table, Table) and table not in TABLES]
     text = HEAD
     for table in TABLES:
-        parts = [table, *(other for other in inner if other.name.startswith(f"{table.name}."))]
+        parts = [table, *(other for other in INNER_TABLES if other.name.startswith(f"{table.name}."))]
         for part in parts:
             if any(_is_plain(key) for key in part.keys):
-                text += "\n" + _section(part, active=part is table and not _is_secret(part))
+                text += "\n" + _section(part, active=part is table and table.name not in NOT_ACTIVE)
+            text += "".join("\n" + _numbers(part, key) for key in part.keys if key.kind is Kind.NUMBERS)
     return text
 
 
 def _section(table: Table, active: bool) -> str:
-    heading = f"[[{table.name}]]" if _is_repeated(table) else f"[{table.name}]"
+    heading = f"[[{table.name}]]" if table.repeated else f"[{table.name}]"
     text = _comment(table.meaning) + (heading if active else f"# {heading}") + "\n"
     for key in table.keys:
         if not _is_plain(key):
@@ -56,13 +70,22 @@ def _section(table: Table, active: bool) -> str:
     return text
 
 
+def _numbers(table: Table, key: Key) -> str:
+    """A table whose names the reader chooses, with an example."""
+    text = f"\n# [{table.name}.{key.name}]\n"
+    for name, number in EXAMPLES[table.name, key.name].items():
+        text += f"# {name} = {_toml(number)}\n"
+    return _comment(_explain(key)).rstrip() + text
+
+
 def _explain(key: Key) -> str:
     """What it means, what it may hold, and what holds without it where the line does not show that."""
     meaning = key.meaning.rstrip(".")
     rule = "" if key.kind is Kind.BOOLEAN else f" Allowed: {allowed(key)}."
     shown = key.default_text if key.default_text != "none" else ""
     default = f" Default: {shown.replace('`', '')}." if shown else ""
-    return f"{meaning}.{rule}{default}"
+    only = f" Only with kind `{key.kind_of_table}`, and required there." if key.kind_of_table else ""
+    return f"{meaning}.{rule}{only}{default}"
 
 
 def _value(table: Table, key: Key) -> Any:
@@ -97,12 +120,3 @@ def _comment(text: str) -> str:
 def _is_plain(key: Key) -> bool:
     """It holds a value and not a table."""
     return "table" not in key.kind.value
-
-
-def _is_repeated(table: Table) -> bool:
-    return getattr(table, "repeated", table.name == "pools")
-
-
-def _is_secret(table: Table) -> bool:
-    """Credentials, of which there is no default to show: the table itself is a comment."""
-    return table.name.startswith("auth")

@@ -31,15 +31,31 @@ class TaskOptions:
         _option("Name of the task, unique while it is remembered: submitting the same key again finds the first task."),
     ] = None
     priority: Annotated[Priority | None, _option("`critical`, `high`, `normal` (without it) or `low`.")] = None
-    tenant: Annotated[str | None, _option("For whom it is done.")] = None
+    tenant: Annotated[str | None, _option("Whose share of the pool it takes.")] = None
     label: Annotated[list[str] | None, _option("NAME=VALUE that the worker must have; may be repeated.")] = None
     tag: Annotated[list[str] | None, _option("NAME=VALUE that travels with the task; may be repeated.")] = None
-    resource: Annotated[list[str] | None, _option("NAME=UNITS that the task needs; may be repeated.")] = None
+    resource: Annotated[
+        list[str] | None, _option("NAME=UNITS of a resource that an attempt takes, from 1; may be repeated.")
+    ] = None
     after: Annotated[
         list[str] | None, _option("Run only after this task has succeeded: an id, or a key; may be repeated.")
     ] = None
+    after_complete: Annotated[
+        list[str] | None, _option("Run only after this task has ended in whatever way; may be repeated.")
+    ] = None
+    after_failure: Annotated[
+        list[str] | None, _option("Run only if this task failed or used up its attempts; may be repeated.")
+    ] = None
+    after_keys: Annotated[bool, _option("The tasks that --after… name are keys, also where they look like ids.")] = (
+        False
+    )
     start_in: Annotated[float | None, _option("Start in so many seconds.")] = None
-    deadline_in: Annotated[float | None, _option("Seconds from now in which it should be done.")] = None
+    deadline_in: Annotated[
+        float | None, _option("Seconds from now in which it should be done: makes it more urgent, aborts nothing.")
+    ] = None
+    duration_hint: Annotated[
+        float | None, _option("Seconds that an attempt will probably take; says how early it must start.")
+    ] = None
     timeout_s: Annotated[float | None, _option("Seconds that one attempt may take.")] = None
 
     def described(self, text: str | None) -> tuple[Any, dict[str, Any]]:
@@ -55,10 +71,11 @@ class TaskOptions:
             "labels": arguments.named_values("--label", self.label),
             "tags": arguments.named_values("--tag", self.tag),
             "resources": arguments.amounts("--resource", self.resource),
-            "after": [arguments.any_reference(reference) for reference in self.after or ()],
-            "start_in": self.start_in,
-            "deadline_in": self.deadline_in,
-            "timeout": self.timeout_s,
+            "deps": self._dependencies(),
+            "start_in": arguments.span("--start-in", self.start_in),
+            "deadline_in": arguments.span("--deadline-in", self.deadline_in),
+            "duration_hint": arguments.span("--duration-hint", self.duration_hint),
+            "timeout": arguments.span("--timeout-s", self.timeout_s),
         }
         from cronoq.client import task
 
@@ -67,3 +84,15 @@ class TaskOptions:
         except (TypeError, ValueError) as error:
             usage(str(error))
         return content, options
+
+    def _dependencies(self) -> list[tuple[int | str, str]]:
+        named = (("success", self.after), ("complete", self.after_complete), ("failure", self.after_failure))
+        if self.after_keys and not any(references for _, references in named):
+            usage("--after-keys is of use only with --after, --after-complete or --after-failure")
+        found: list[tuple[int | str, str]] = []
+        for condition, references in named:
+            option = "--after" if condition == "success" else f"--after-{condition}"
+            found += [
+                (arguments.any_reference(option, text, keys=self.after_keys), condition) for text in references or ()
+            ]
+        return found

@@ -10,6 +10,7 @@ import anyio
 
 from cronoq._client import methods
 from cronoq._client.channel import Channel, Token
+from cronoq._client.dependencies import TaskRef, task_ref
 from cronoq._client.dialing import Credentials
 from cronoq._client.methods import Method
 from cronoq._client.results import (
@@ -30,7 +31,7 @@ from cronoq._client.results import (
     read_submitted,
     read_workers,
 )
-from cronoq._client.specs import RetryPolicy, TaskRef, as_number, overlap_number, own_spec, task, task_ref
+from cronoq._client.specs import RetryPolicy, as_number, overlap_number, own_spec, task
 from cronoq._client.watching import Watch
 from cronoq.errors import ClientError
 from cronoq_sansio.wire import pb

@@ -29,3 +29,14 @@ def encode_payload(payload: Any) -> tuple[bytes, str]:
         raise TypeError(f"the value cannot be written as JSON: {error}") from None
     except ValueError as error:
         raise ValueError(f"the value cannot be written as JSON: {error}") from None
+
+
+def text(name: str, value: object) -> str:
+    """A str that can be sent. TypeError for another type, ValueError for halves of characters (lone surrogates)."""
+    if not isinstance(value, str):
+        raise TypeError(f"{name}: a str is needed, not {type(value).__name__}")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise ValueError(f"{name}: {value!r} cannot be sent, it is not valid Unicode") from None
+    return value

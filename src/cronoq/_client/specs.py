@@ -11,16 +11,15 @@ from datetime import datetime, timedelta, timezone
 from fractions import Fraction
 from typing import Any
 
-from cronoq._client.payloads import encode_payload
+from cronoq._client.dependencies import TaskRef, edges
+from cronoq._client.payloads import encode_payload, text
 from cronoq._client.results import number
 from cronoq_sansio.clock import MICROSECOND, SECOND
 from cronoq_sansio.wire import pb
 
-TaskRef = int | str
 When = int | float | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of 3.11 is the same
-_MAX_ID = 2**64 - 1
 _MAX_NS = 2**63 - 1
 _MAX_UINT32 = 2**32 - 1
 _PRIORITIES = ("critical", "high", "normal", "low")
@@ -100,12 +99,12 @@ def task(
     data, derived = encode_payload(payload)
     spec = pb.TaskSpec(
         payload=data,
-        content_type=derived if content_type is None else _text("content_type", content_type),
+        content_type=derived if content_type is None else text("content_type", content_type),
         priority=read_priority(priority),  # type: ignore[arg-type]
     )
-    for name, text in (("pool", pool), ("kind", kind), ("key", key), ("tenant", tenant)):
-        if text is not None:
-            setattr(spec, name, _text(name, text))
+    for name, given in (("pool", pool), ("kind", kind), ("key", key), ("tenant", tenant)):
+        if given is not None:
+            setattr(spec, name, text(name, given))
     _set_time(spec, "deadline", deadline_in, deadline_at)
     _set_time(spec, "start", start_in, start_at)
     for name, duration in (("tolerance", tolerance), ("duration_hint", duration_hint), ("timeout", timeout)):
@@ -115,16 +114,13 @@ def task(
         spec.on_miss = _choice("on_miss", "MissPolicy", on_miss)  # type: ignore[assignment]
     if retry is not None:
         _set_retry(spec.retry, retry)
-    for reference in _references(after):
-        spec.deps.append(pb.Dep(target=task_ref(reference), cond=pb.EDGE_COND_ON_SUCCESS))
-    for dependency in deps:
-        spec.deps.append(_dependency(dependency))
-    for name, units in (resources or {}).items():
-        spec.resources[_text("resources", name)] = _uint32(f"resources[{name!r}]", units)
-    for name, value in (tags or {}).items():
-        spec.tags[_text("tags", name)] = str(value)
-    for name, value in (labels or {}).items():
-        spec.labels[_text("labels", name)] = str(value)
+    spec.deps.extend(edges(after, deps))
+    for name, units in _items("resources", resources):
+        spec.resources[name] = _uint32(f"resources[{name!r}]", units)
+    for name, value in _items("tags", tags):
+        spec.tags[name] = text(f"tags[{name!r}]", str(value))
+    for name, value in _items("labels", labels):
+        spec.labels[name] = text(f"labels[{name!r}]", str(value))
     return spec
 
 
@@ -136,17 +132,6 @@ def own_spec(spec: object) -> pb.TaskSpec:
     if getattr(descriptor, "full_name", "") == "cronoq.v1.TaskSpec":
         return pb.TaskSpec.FromString(spec.SerializeToString())  # type: ignore[attr-defined]
     raise TypeError(f"a task made by task() is needed, not {type(spec).__name__}")
-
-
-def task_ref(reference: TaskRef) -> pb.TaskRef:
-    """An id or a key. TypeError or ValueError for what is neither."""
-    if isinstance(reference, str):
-        return pb.TaskRef(key=reference)
-    if isinstance(reference, bool) or not isinstance(reference, int):
-        raise TypeError(f"a task is named by its id (int) or key (str), not by {type(reference).__name__}")
-    if not 0 <= reference <= _MAX_ID:
-        raise ValueError(f"{reference} is not an id: ids are 0 to 2^64 - 1")
-    return pb.TaskRef(id=reference)
 
 
 def read_priority(priority: str | int | None) -> int:
@@ -198,10 +183,12 @@ def overlap_number(overlap: str) -> int:
     return _choice("overlap", "Overlap", overlap)
 
 
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{name}: a str is needed, not {type(value).__name__}")
-    return value
+def _items(name: str, given: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
+    if given is None:
+        return ()
+    if not isinstance(given, Mapping):
+        raise TypeError(f"{name}: a mapping is needed, not {type(given).__name__}")
+    return [(text(name, key), value) for key, value in given.items()]
 
 
 def _uint32(name: str, value: object) -> int:
@@ -213,7 +200,7 @@ def _uint32(name: str, value: object) -> int:
 
 
 def _choice(name: str, enum: str, value: object) -> int:
-    found = number(enum, _text(name, value))
+    found = number(enum, text(name, value))
     if found is None:
         names = [entry.lower() for entry in getattr(pb, enum).keys()[1:]]
         prefix = getattr(pb, enum).keys()[0].removesuffix("UNSPECIFIED").lower()
@@ -255,31 +242,3 @@ def _set_retry(message: pb.RetryPolicy, retry: object) -> None:
     if not isinstance(jitter, bool):
         raise TypeError(f"retry.jitter: True or False is needed, not {type(jitter).__name__}")
     message.jitter = jitter
-
-
-def _references(after: TaskRef | Iterable[TaskRef] | None) -> list[TaskRef]:
-    if after is None:
-        return []
-    if isinstance(after, (str, int)):
-        return [after]
-    if isinstance(after, (Mapping, bytes, bytearray, memoryview)) or not isinstance(after, Iterable):
-        raise TypeError(f"after: a key, an id or several of them are needed, not {type(after).__name__}")
-    return list(after)
-
-
-def _dependency(dependency: Any) -> pb.Dep:
-    if isinstance(dependency, Mapping):
-        unknown = sorted(str(name) for name in dependency if name not in ("ref", "cond"))
-        if unknown or "ref" not in dependency:
-            raise ValueError("deps: a mapping has `ref`, and `cond` if it is not on_success")
-        reference, condition = dependency["ref"], dependency.get("cond", "on_success")
-    elif isinstance(dependency, (tuple, list)) and len(dependency) == 2:
-        reference, condition = dependency
-    else:
-        raise TypeError("deps: (ref, cond) pairs or mappings with `ref` and `cond` are needed")
-    name = _text("deps: cond", condition).lower()
-    name = name if name.startswith("on_") else f"on_{name}"
-    cond = number("EdgeCond", name)
-    if cond is None:
-        raise ValueError(f"deps: cond {condition!r} is not one of on_success, on_complete, on_failure")
-    return pb.Dep(target=task_ref(reference), cond=cond)  # type: ignore[arg-type]

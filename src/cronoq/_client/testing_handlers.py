@@ -59,15 +59,16 @@ async def run_handler(
     pool: str = "default",
     tags: dict[str, str] | None = None,
     timeout: float | None = None,
+    deadline: float | None = None,
     abort_after: float | None = None,
 ) -> HandlerResult:
     """Run a handler as a worker would, for a lease with this payload (encoded as `Client.submit` does).
 
-    `handler` is what `Worker` takes, `Tasks.handle` of a registry, or `handle` of one of its functions. `abort_after`
-    seconds the lease is aborted. What is no `Exception` is raised.
+    `handler` is what `Worker` takes, `Tasks.handle` of a registry, or `handle` of one of its functions. `deadline`
+    is Unix seconds; after `abort_after` seconds the lease is aborted. What is no `Exception` is raised.
     """
     data, content_type = encode_payload(payload)
-    lease = Lease(1, 1, attempt, data, content_type, kind, key, dict(tags or {}), timeout, None, pool)
+    lease = Lease(1, 1, attempt, data, content_type, kind, key, dict(tags or {}), timeout, deadline, pool)
     scope = anyio.CancelScope()
 
     async def abort(after: float) -> None:

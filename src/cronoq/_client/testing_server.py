@@ -58,14 +58,17 @@ class TestServer:
 
 @asynccontextmanager
 async def serve(
-    *, pools: Iterable[str | Mapping[str, Any]] = ("default",), **tables: Mapping[str, Any]
+    *,
+    pools: Iterable[str | Mapping[str, Any]] = ("default",),
+    resources: Iterable[Mapping[str, Any]] = (),
+    **tables: Mapping[str, Any],
 ) -> AsyncIterator[TestServer]:
     """Run a server with the memory store while the block runs.
 
-    `pools` are names, or tables as in `[[pools]]`; `limits`, `outputs` and `server` are these tables of the
-    configuration. `ConfigError` for settings that cannot be used.
+    `pools` are names, or tables as in `[[pools]]`; `resources` tables as in `[[resources]]`; `limits`, `outputs` and
+    `server` are these tables of the configuration. `ConfigError` for settings that cannot be used.
     """
-    settings = _settings(pools, tables)
+    settings = _settings(pools, resources, tables)
     if hasattr(current_token().native_token, "create_task"):
         async with _in_thread(settings) as server:
             yield server
@@ -74,13 +77,17 @@ async def serve(
             yield server
 
 
-def _settings(pools: Iterable[str | Mapping[str, Any]], tables: Mapping[str, Any]) -> "Settings":
+def _settings(
+    pools: Iterable[str | Mapping[str, Any]], resources: Iterable[Mapping[str, Any]], tables: Mapping[str, Any]
+) -> "Settings":
     from cronoq_sansio.settings import LimitSettings
     from cronoq_sansio.settings_check import check_settings
 
-    document = {name: dict(table) for name, table in tables.items()}
+    document: dict[str, Any] = {name: dict(table) for name, table in tables.items()}
     named = [{"name": pool, "max": 1_000} if isinstance(pool, str) else dict(pool) for pool in pools]
-    document |= {"store": {"kind": "memory"}, "pools": named}  # type: ignore[dict-item]
+    document |= {"store": {"kind": "memory"}, "pools": named}
+    if shared := [dict(resource) for resource in resources]:
+        document["resources"] = shared
     checked = check_settings(document, payload_budget=LimitSettings().max_payload_bytes)
     if isinstance(checked, tuple):
         raise ConfigError(tuple(str(problem) for problem in checked))

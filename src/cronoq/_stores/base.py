@@ -9,15 +9,28 @@ MUST rules:
 4. Every batch checks inside its transaction that this claim still holds; otherwise `Fenced` and nothing is written.
 5. At most one batch is in flight; batches are written in the order in which they were given.
 6. `find`, `list` and `load` see every batch whose `done(None)` was called.
-7. Rows of live tasks are never pruned.
+7. Rows of live tasks are never pruned, and neither are the tasks that the edges of a live task name: `load` gives them
+   back however long ago they ended.
 8. `close` returns only when no thread or connection of the store can write any more.
+9. Edges come back as they were inserted, in their order, with the parents of those that were resolved. The edges of a
+   task go when it ends. A live row whose edges cannot be read is a `TaskDamaged`, never one with fewer edges.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from typing import Protocol
 
-from cronoq_sansio.engine.records import LoadedRecord, OutputStored, Record, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    Edge,
+    EdgeResolved,
+    LoadedRecord,
+    OutputStored,
+    Record,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
+from cronoq_sansio.spec import Dependency, Scheduling
 from cronoq_sansio.values import value
 
 
@@ -57,10 +70,12 @@ class Claim:
 class Batch:
     """The writes of consecutive steps, merged: only the last record of each row is kept."""
 
-    __slots__ = ("inserted", "output_size", "outputs", "spec_size", "states", "steps", "through")
+    __slots__ = ("inserted", "output_size", "outputs", "resolved", "spec_size", "states", "steps", "through")
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
+        self.resolved: dict[int, dict[str, int]] = {}
+        """Of a child: awaited keys and the parents that now have them, for its edges in `inserted` or in the store."""
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
         self.spec_size = 0
@@ -81,6 +96,8 @@ class Batch:
             elif kind is OutputStored:
                 self.outputs[record.task_id] = record  # type: ignore[assignment]
                 self.output_size += len(record.output)  # type: ignore[union-attr]
+            elif kind is EdgeResolved:
+                self.resolved.setdefault(record.task_id, {})[record.key] = record.parent  # type: ignore[union-attr]
             else:
                 self.states[record.task_id] = record  # type: ignore[assignment]
         self.steps += 1
@@ -88,6 +105,31 @@ class Batch:
 
     def __bool__(self) -> bool:
         return self.steps > 0
+
+
+NO_PARENTS: Mapping[str, int] = {}
+
+
+def resolve(edges: tuple[Edge, ...], parents: Mapping[str, int]) -> tuple[Edge, ...]:
+    """The edges with the parents of those keys that have appeared."""
+    if not parents:
+        return edges
+    return tuple(
+        edge if edge.parent or edge.key not in parents else Edge(parents[edge.key], "", edge.condition)
+        for edge in edges
+    )
+
+
+NOTHING_ASKED = Scheduling()
+
+
+def scheduling_of(asked: Scheduling, edges: tuple[Edge, ...]) -> Scheduling | None:
+    """What `load` gives back of it: its dependencies are those that the edges name; None when nothing is asked."""
+    named = tuple([Dependency(edge.parent or edge.key, edge.condition) for edge in edges])
+    loaded = Scheduling(
+        asked.deadline, asked.deadline_in, asked.duration_hint, named, asked.resources, asked.labels, asked.tenant
+    )
+    return None if loaded == NOTHING_ASKED else loaded
 
 
 Done = Callable[[StoreError | None], None]
@@ -107,7 +149,11 @@ class Store(Protocol):
         """Become the only writer: a new epoch. Raises `StoreUnusable` (another process lives), `StoreUnavailable`."""
 
     def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """Live tasks, then the finished ones since that wall time, newest last, ≤ `limits.LOAD_PORTION` at a time."""
+        """Live tasks with their edges; then finished ones, each once; ≤ `limits.LOAD_PORTION` at a time.
+
+        Finished ones are those that edges of live tasks name, in any order, and then those since that wall time,
+        newest last.
+        """
 
     def begin_commit(self, batch: Batch, done: Done) -> None:
         """Start writing; returns at once, never raises for the store's troubles: `done` tells."""
@@ -122,7 +168,10 @@ class Store(Protocol):
         """
 
     async def prune(self, before: int) -> int:
-        """Delete ≤ `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many (0 = no more)."""
+        """Delete ≤ `limits.PRUNE_PORTION` finished tasks that ended before that wall time; how many (0 = no more).
+
+        Those that the edges of a live task name stay.
+        """
 
     async def close(self) -> None:
         """Give up the claim and release everything. Waits for a batch in flight. Idempotent.

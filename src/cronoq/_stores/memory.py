@@ -3,15 +3,16 @@
 It exists so that a fresh term in the same process recovers after a fault of the old one. Records are values that nobody
 mutates, and a batch is given only after the engine's step returned whole, so a later term never sees half a change.
 
-Finished tasks are kept only as far as such a term needs them for key retention: id, pool, key, status and end, never
-an output. What callers may still read of finished tasks lies in the service's caches, so `find` and `list` do not know
-them.
+Finished tasks are kept only as far as such a term needs them, for key retention or because an edge of a live task names
+them: id, pool, key, status and end, never an output. What callers may still read of finished tasks lies in the
+service's caches, so `find` and `list` do not know them.
 """
 
-from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections import Counter, OrderedDict
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 
-from cronoq._stores.base import Batch, Claim, Done, Fenced
+from cronoq._stores.base import NO_PARENTS, Batch, Claim, Done, Fenced, resolve, scheduling_of
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import (
     FinishedLoaded,
@@ -23,7 +24,7 @@ from cronoq_sansio.engine.records import (
 )
 from cronoq_sansio.ids import first_memory_id
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask, TaskInfo
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.spec import Scheduling, TaskStatus
 
 LEASES_PER_TERM = 1 << 40
 """Distance between the first lease ids of two terms of one process. Batches do not carry lease ids, so the highest one
@@ -47,6 +48,12 @@ class MemoryStore:
         self._keys: dict[str, int] = {}
         self._finished: OrderedDict[int, FinishedLoaded] = OrderedDict()
         """In the order in which they came, which is the order in which they go."""
+        self._resolved: dict[int, dict[str, int]] = {}
+        """Of a live child: awaited keys that have appeared, and who has them."""
+        self._named: Counter[int] = Counter()
+        """Of a parent: edges of live tasks that name it."""
+        self._parents: dict[int, FinishedLoaded] = {}
+        """Finished tasks that key retention forgets and that are named."""
         self._epoch = 0
         self._claimed = False
         self._highest_task = 0
@@ -64,12 +71,12 @@ class MemoryStore:
         return Claim(self._epoch, first_memory_id(unix_seconds, self._highest_task), self._first_lease)
 
     async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """Live tasks by id, then the finished ones since that wall time, newest last."""
+        """Live tasks by id, then the finished ones since that wall time and all that are named, newest last."""
         live = sorted(self._inserted)
         for at in range(0, len(live), limits.LOAD_PORTION):
-            portion = live[at : at + limits.LOAD_PORTION]
-            yield [TaskLoaded(self._inserted[task_id], self._changed.get(task_id)) for task_id in portion]
-        kept = [record for record in self._finished.values() if record.finished >= finished_since]
+            yield [self._loaded(task_id) for task_id in live[at : at + limits.LOAD_PORTION]]
+        kept = [r for r in self._finished.values() if r.finished >= finished_since or r.task_id in self._named]
+        kept += self._parents.values()
         kept.sort(key=lambda record: (record.finished, record.task_id))
         for at in range(0, len(kept), limits.LOAD_PORTION):
             yield list(kept[at : at + limits.LOAD_PORTION])
@@ -81,6 +88,8 @@ class MemoryStore:
             return
         for task_id, inserted in batch.inserted.items():
             self._insert(task_id, inserted)
+        for task_id, parents in batch.resolved.items():
+            self._resolve(task_id, parents)
         for task_id, state in batch.states.items():
             if isinstance(state, TaskFinished):
                 self._finish(task_id, state)
@@ -110,6 +119,7 @@ class MemoryStore:
             message=state.message if state else "",
             output_available=False,
             priority=spec.priority,
+            tenant=spec.scheduling.tenant if spec.scheduling is not None else "",
         )
         return StoredTask(info, None, "")
 
@@ -119,39 +129,85 @@ class MemoryStore:
 
     async def prune(self, before: int) -> int:
         """Forget up to `limits.PRUNE_PORTION` finished tasks that ended before that wall time, oldest first."""
-        count = 0
-        while count < limits.PRUNE_PORTION and self._finished:
-            record = next(iter(self._finished.values()))
-            if record.finished >= before:
+        gone: list[int] = []
+        for task_id, record in self._finished.items():
+            if record.finished >= before or len(gone) == limits.PRUNE_PORTION:
                 break
-            self._finished.popitem(last=False)
-            count += 1
-        return count
+            if task_id not in self._named:
+                gone.append(task_id)
+        for task_id in gone:
+            del self._finished[task_id]
+        return len(gone)
 
     async def close(self) -> None:
         """Give up the claim; the rows stay for the next term."""
         self._claimed = False
 
+    def _loaded(self, task_id: int) -> TaskLoaded:
+        """The rows of a live task, with its edges as they are now."""
+        row = self._inserted[task_id]
+        asked = row.spec.scheduling
+        if asked is not None or row.edges:
+            edges = resolve(row.edges, self._resolved.get(task_id, NO_PARENTS))
+            spec = replace(row.spec, scheduling=scheduling_of(asked or Scheduling(), edges))
+            row = TaskInserted(task_id, spec, row.max_attempts, row.arrival, edges)
+        return TaskLoaded(row, self._changed.get(task_id))
+
     def _insert(self, task_id: int, inserted: TaskInserted) -> None:
         self._highest_task = max(self._highest_task, task_id)
+        if task_id in self._inserted:
+            return  # written again: its edges are counted already
         self._inserted[task_id] = inserted
         if inserted.spec.key:
             self._keys[inserted.spec.key] = task_id
+        if inserted.edges:
+            self._named.update(edge.parent for edge in inserted.edges if edge.parent)
+
+    def _resolve(self, task_id: int, parents: dict[str, int]) -> None:
+        """Awaited keys have appeared. However many edges the task has, each key costs the same."""
+        inserted = self._inserted.get(task_id)
+        if inserted is None or not inserted.edges:
+            return  # written again: it has ended
+        known = self._resolved.setdefault(task_id, {})
+        for key, parent in parents.items():
+            if key not in known:
+                known[key] = parent
+                self._named[parent] += 1
 
     def _finish(self, task_id: int, state: TaskFinished) -> None:
-        """Drop the live row and remember what key retention needs."""
+        """Drop the live row and remember what a later term needs."""
         self._changed.pop(task_id, None)
         inserted = self._inserted.pop(task_id, None)
         if inserted is None:
             return  # written again: it is remembered already, or too old to be
+        self._unlink(inserted)
         spec = inserted.spec
         if spec.key and self._keys.get(spec.key) == task_id:
             del self._keys[spec.key]
+        self._parents.pop(task_id, None)  # written again
         self._finished[task_id] = FinishedLoaded(task_id, spec.pool, spec.key, state.status, state.finished)
         self._forget(state.finished - self._key_retention)
 
+    def _unlink(self, inserted: TaskInserted) -> None:
+        """The edges of a task go, and with the last one that names it a parent that key retention has forgotten."""
+        if not inserted.edges:
+            return
+        named = self._named
+        for parent in self._named_by(inserted):
+            named[parent] -= 1
+            if not named[parent]:
+                del named[parent]
+                self._parents.pop(parent, None)
+        self._resolved.pop(inserted.task_id, None)
+
+    def _named_by(self, inserted: TaskInserted) -> Iterator[int]:
+        yield from (edge.parent for edge in inserted.edges if edge.parent)
+        yield from self._resolved.get(inserted.task_id, NO_PARENTS).values()
+
     def _forget(self, before: int) -> None:
-        """Keep what ended at `before` or later, and of that the newest `key_retention_max`."""
+        """Keep what ended at `before` or later, of that the newest `key_retention_max`, and whatever is named."""
         finished = self._finished
         while finished and (len(finished) > self._key_retention_max or next(iter(finished.values())).finished < before):
-            finished.popitem(last=False)
+            task_id, record = finished.popitem(last=False)
+            if task_id in self._named:
+                self._parents[task_id] = record

@@ -11,14 +11,23 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from anyio import to_thread
 
 from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreUnavailable
 from cronoq._stores.sqlite_files import DatabaseFile, LeaderLock
-from cronoq._stores.sqlite_reader import Readers, find, finished_start, list_finished, read_finished, read_live
+from cronoq._stores.sqlite_reader import (
+    Readers,
+    find,
+    finished_start,
+    list_finished,
+    read_finished,
+    read_live,
+    read_parents,
+)
+from cronoq._stores.sqlite_rows import FIRST_END, LAST_END
 from cronoq._stores.sqlite_schema import connect, inspect, migrate, migrations, open_error, open_writer, store_error
 from cronoq._stores.sqlite_writer import Writer
 from cronoq_sansio import limits
@@ -46,6 +55,8 @@ class SqliteStore:
         self._readers: Readers | None = None
         self._reading: anyio.CapacityLimiter | None = None
         self._controlling: anyio.CapacityLimiter | None = None
+        self._pruned_to = FIRST_END
+        """How far the current pass of pruning has looked."""
 
     async def open(self) -> None:
         """Open, check and migrate. Raises `StoreUnusable`, `StoreUnavailable`."""
@@ -66,23 +77,20 @@ class SqliteStore:
         return await to_thread.run_sync(claim, limiter=self._controlling)
 
     async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """Live tasks by id, then the newest finished ones since that wall time, newest last. Raises `StoreError`."""
-        task_id = 0
-        while True:
-            records, task_id = await self._read(partial(read_live, after=task_id, count=limits.LOAD_PORTION))
-            if not records:
-                break
-            yield records
-        if not self._key_retention_max:
-            return
-        after = await self._read(partial(finished_start, since=finished_since, count=self._key_retention_max))
-        while True:
-            before = after
-            records, after = await self._read(partial(read_finished, after=after, count=limits.LOAD_PORTION))
-            if records:
-                yield records
-            if after == before:
-                return
+        """Live tasks by id, older parents of theirs by id, the newest finished tasks since that wall time by end.
+
+        Raises `StoreError`.
+        """
+        start = LAST_END
+        if self._key_retention_max:
+            start = await self._read(partial(finished_start, since=finished_since, count=self._key_retention_max))
+        for read, last in ((read_live, 0), (partial(read_parents, until=start), 0), (read_finished, start)):
+            after: Any = None
+            while after != last:
+                after = last
+                records, last = await self._read(partial(read, after=after, count=limits.LOAD_PORTION))
+                if records:
+                    yield records
 
     def begin_commit(self, batch: Batch, done: Done) -> None:
         """Hand the batch to the writer thread, which calls `done`."""
@@ -100,9 +108,18 @@ class SqliteStore:
         return await self._ask(partial(list_finished, query=query))
 
     async def prune(self, before: int) -> int:
-        """Delete a portion of the finished tasks that ended before that wall time; 0 = no more. Raises `StoreError`."""
+        """Delete a portion of the finished tasks that ended before that wall time and that no live one names.
+
+        How many it were; 0 = no more. Raises `StoreError`. Commits go on between portions that are only looked at.
+        """
         writer, _ = self._opened()
-        return await to_thread.run_sync(lambda: writer.prune(before).result(), limiter=self._controlling)
+        whole = self._pruned_to == FIRST_END
+        while True:
+            pruning = partial(lambda after: writer.prune(before, after).result(), self._pruned_to)
+            count, self._pruned_to = await to_thread.run_sync(pruning, limiter=self._controlling)
+            if count or (whole and self._pruned_to == FIRST_END):
+                return count
+            whole = whole or self._pruned_to == FIRST_END
 
     async def close(self) -> None:
         """Wait for the batch in flight, copy the log into the file, give up claim and lock. Idempotent.

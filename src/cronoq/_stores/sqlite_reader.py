@@ -11,11 +11,14 @@ from sys import intern
 from typing import Any, TypeVar
 
 from cronoq._stores.base import StoreUnavailable
+from cronoq._stores.sqlite_edges import Edges, read_edges
 from cronoq._stores.sqlite_files import DatabaseFile
+from cronoq._stores.sqlite_rows import End
 from cronoq._stores.sqlite_schema import connect, statement
 from cronoq._stores.stored_spec import UndecodableSpec, decode_spec
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import (
+    Edge,
     FinishedLoaded,
     LoadedRecord,
     TaskChanged,
@@ -27,15 +30,13 @@ from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, S
 from cronoq_sansio.spec import Priority, TaskStatus
 
 T = TypeVar("T")
-End = tuple[int, int]
-"""When a task ended (wall time), and its id."""
 Decode = Callable[[bytes], str | bytes]
 
 MAX_ID = (1 << 63) - 1
 """Largest id that a column holds; callers may ask for larger ones, which nobody has."""
 
 _NONE = type(None)
-_SPEC_TYPES = (int, str, str, str, int, int, int, bytes)
+_SPEC_TYPES = (int, str, str, str, int, int, int, str, bytes)
 _NEVER_STARTED = (*_SPEC_TYPES, _NONE, _NONE, _NONE, _NONE, _NONE, _NONE)
 _STARTED = (*_SPEC_TYPES, int, int, int, int, int, str)
 
@@ -82,9 +83,20 @@ class Readers:
 
 
 def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[list[LoadedRecord], int]:
-    """Up to `count` live tasks with ids above `after`, by id, and the last id among them."""
+    """Live tasks with ids above `after`, by id, and the id up to which these are all; `after` = there are no more.
+
+    At most `count`, fewer when they have very many edges, but never none when there are some.
+    """
+    connection.execute("BEGIN")  # tasks and edges of one instant
     rows = _portion(connection, "load_live", (after, count))
-    return [_live(row) for row in rows], rows[-1][0] if rows else after
+    edges: Edges = {}
+    last = after
+    if rows:
+        edges, last = read_edges(connection, after, rows[-1][0], _text_or_bytes)
+        if last < rows[-1][0]:
+            rows = [row for row in rows if row[0] <= last]
+    connection.execute("COMMIT")
+    return [_live(row, edges.get(row[0], ())) for row in rows], last
 
 
 def _portion(connection: sqlite3.Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
@@ -117,9 +129,9 @@ def _text(text: bytes) -> str:
     return text.decode("utf-8", "replace")
 
 
-def _live(row: tuple[Any, ...]) -> LoadedRecord:
+def _live(row: tuple[Any, ...], edges: tuple[Edge, ...] | str) -> LoadedRecord:
     types = tuple(map(type, row))
-    task_id, pool, kind, key, priority, arrival, max_attempts, spec, status, attempt, due, first, last, message = row
+    task_id, pool, kind, key, priority, arrival, most, tenant, spec, status, attempt, due, first, last, message = row
     if types == _NEVER_STARTED:
         changed = None
     elif types == _STARTED and TaskStatus.BLOCKED <= status < TaskStatus.SUCCEEDED:
@@ -128,11 +140,13 @@ def _live(row: tuple[Any, ...]) -> LoadedRecord:
         return TaskDamaged(task_id, "the stored row is damaged: a column is missing or of a wrong type")
     if not Priority.CRITICAL <= priority <= Priority.LOW:
         return TaskDamaged(task_id, f"the stored row is damaged: there is no priority class {priority}")
+    if isinstance(edges, str):
+        return TaskDamaged(task_id, edges)
     try:
-        decoded = decode_spec(spec, intern(pool), intern(kind), key, priority)
+        decoded = decode_spec(spec, intern(pool), intern(kind), key, priority, tenant, edges)
     except UndecodableSpec as error:
         return TaskDamaged(task_id, str(error))
-    return TaskLoaded(TaskInserted(task_id, decoded, max_attempts, arrival), changed)
+    return TaskLoaded(TaskInserted(task_id, decoded, most, arrival, edges), changed)
 
 
 def finished_start(connection: sqlite3.Connection, since: int, count: int) -> End:
@@ -144,12 +158,21 @@ def finished_start(connection: sqlite3.Connection, since: int, count: int) -> En
 def read_finished(connection: sqlite3.Connection, after: End, count: int) -> tuple[list[LoadedRecord], End]:
     """Up to `count` finished tasks after (end, id), by end, and the last of these pairs. Damaged ones are left out."""
     rows = _portion(connection, "load_finished", (*after, count))
-    records: list[LoadedRecord] = [
+    return _finished(rows), (rows[-1][4], rows[-1][0]) if rows else after
+
+
+def read_parents(connection: sqlite3.Connection, until: End, after: int, count: int) -> tuple[list[LoadedRecord], int]:
+    """Up to `count` tasks above `after`, by id, that ended until then and that edges name; and the last id."""
+    rows = _portion(connection, "load_parents", (after, *until, count))
+    return _finished(rows), rows[-1][0] if rows else after
+
+
+def _finished(rows: list[Any]) -> list[LoadedRecord]:
+    return [
         FinishedLoaded(task_id, intern(pool), key, status, finished)
         for task_id, pool, key, status, finished in rows
         if type(pool) is type(key) is str and type(status) is type(finished) is int
     ]
-    return records, (rows[-1][4], rows[-1][0]) if rows else after
 
 
 def find(connection: sqlite3.Connection, query: FindTask) -> StoredTask | None:
@@ -202,7 +225,7 @@ def list_finished(connection: sqlite3.Connection, query: ListFinished) -> Stored
 
 
 def _info(row: tuple[Any, ...]) -> TaskInfo:
-    task_id, pool, key, kind, priority, arrival, most, status, attempt, last, end, message, small, large = row
+    task_id, pool, key, kind, priority, arrival, most, tenant, status, attempt, last, end, message, small, large = row
     if status is None:
         status, attempt, last, end, message = TaskStatus.READY, 0, 0, 0, ""
     return TaskInfo(
@@ -219,4 +242,5 @@ def _info(row: tuple[Any, ...]) -> TaskInfo:
         message=message,
         output_available=status == TaskStatus.SUCCEEDED and bool(small or large),
         priority=priority,
+        tenant=tenant,
     )

@@ -9,11 +9,21 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from cronoq._stores.base import Batch
+from cronoq._stores.base import NO_PARENTS, Batch, resolve
+from cronoq._stores.sqlite_schema import statement
 from cronoq._stores.stored_spec import encode_spec
 from cronoq_sansio.engine.records import TaskChanged, TaskFinished, TaskInserted
 
 Row = tuple[Any, ...]
+
+End = tuple[int, int]
+"""When a task ended (wall time), and its id."""
+
+FIRST_END: End = (0, 0)
+"""Before every one there is."""
+
+LAST_END: End = ((1 << 63) - 1, (1 << 63) - 1)
+"""Not before any."""
 
 SMALL_OUTPUT = 1_024
 """Outputs up to this many bytes stand in the state row: one row less to write and to read."""
@@ -25,12 +35,11 @@ MAX_CHUNK = 128
 class MultiRow:
     """One statement for 1, 2, 4 … rows: `head`, then one `group` of parameters per row, then `tail`."""
 
-    def __init__(self, head: str, columns: int, tail: str = "", *, brackets: bool = True) -> None:
-        group = ",".join("?" * columns)
-        self._group = f"({group})" if brackets else group
+    def __init__(self, head: str, group: str, tail: str = "") -> None:
+        self._group = group
         self._head = head
         self._tail = tail
-        self._columns = columns
+        self._columns = group.count("?")
         self._statements: list[tuple[int, str]] = []
 
     def prepare(self, connection: sqlite3.Connection) -> None:
@@ -56,16 +65,18 @@ class BatchRows:
     """Writes batches. Rows by value, the last one wins: writing a batch again changes nothing."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._tasks = MultiRow("INSERT OR REPLACE INTO cronoq_trio_tasks VALUES ", 8)
-        self._live = MultiRow("INSERT OR REPLACE INTO cronoq_trio_live VALUES ", 1)
-        self._states = MultiRow("INSERT OR REPLACE INTO cronoq_trio_states VALUES ", 10)
-        self._outputs = MultiRow("INSERT OR REPLACE INTO cronoq_trio_outputs VALUES ", 3)
-        self._ended = MultiRow("DELETE FROM cronoq_trio_live WHERE id IN (", 1, ")", brackets=False)
-        self._dropped = [
-            MultiRow(f"DELETE FROM cronoq_trio_{table} WHERE id IN (", 1, ")", brackets=False)
-            for table in ("states", "tasks", "outputs")
-        ]
-        for rows in (self._tasks, self._live, self._states, self._outputs, self._ended, *self._dropped):
+        self._tasks = _insert("tasks", "?,?,?,?,?,?,?,x'',?,?")
+        self._edges = _insert("edges", "?,?,?,?,?")
+        self._live = _insert("live", "?")
+        self._states = _insert("states", "?,?,?,?,?,?,?,?,?,?")
+        self._outputs = _insert("outputs", "?,?,?")
+        self._ended = _delete("live", "id")
+        self._unlinked = _delete("edges", "child")
+        self._dropped = [_delete(table, "id") for table in ("states", "tasks", "outputs")]
+        for rows in (
+            *(self._tasks, self._edges, self._live, self._states, self._outputs, self._ended, self._unlinked),
+            *self._dropped,
+        ):
             rows.prepare(connection)
 
     def write(self, connection: sqlite3.Connection, batch: Batch) -> None:
@@ -73,9 +84,15 @@ class BatchRows:
         if batch.inserted:
             self._tasks.run(connection, [_task_row(record) for record in batch.inserted.values()])
             self._live.run(connection, [(task_id,) for task_id in batch.inserted])
+            self._edges.run(connection, _edge_rows(batch))
+        if batch.resolved:
+            connection.executemany(statement("resolve_edges"), _resolved_rows(batch))
         rows, ended, placed = _state_rows(batch)
         self._states.run(connection, rows)
-        self._ended.run(connection, ended)
+        if ended:
+            self._ended.run(connection, ended)
+            if connection.execute(statement("any_edges")).fetchone()[0]:
+                self._unlinked.run(connection, ended)
         if len(placed) < len(batch.outputs):
             large = [(r.task_id, r.content_type, r.output) for r in batch.outputs.values() if r.task_id not in placed]
             self._outputs.run(connection, large)
@@ -87,8 +104,17 @@ class BatchRows:
             rows.run(connection, keys)
 
 
+def _insert(table: str, group: str) -> MultiRow:
+    return MultiRow(f"INSERT OR REPLACE INTO cronoq_trio_{table} VALUES ", f"({group})")
+
+
+def _delete(table: str, column: str) -> MultiRow:
+    return MultiRow(f"DELETE FROM cronoq_trio_{table} WHERE {column} IN (", "?", ")")
+
+
 def _task_row(record: TaskInserted) -> Row:
     spec = record.spec
+    asked = spec.scheduling
     return (
         record.task_id,
         spec.pool,
@@ -97,8 +123,30 @@ def _task_row(record: TaskInserted) -> Row:
         int(spec.priority),
         record.arrival,
         record.max_attempts,
-        encode_spec(spec),
+        asked.tenant if asked is not None else "",
+        encode_spec(spec, len(record.edges)),
     )
+
+
+def _edge_rows(batch: Batch) -> list[Row]:
+    """The edges of new tasks, with the parents that have appeared since."""
+    resolved = batch.resolved
+    return [
+        (task_id, position, edge.parent, edge.key, int(edge.condition))
+        for task_id, record in batch.inserted.items()
+        if record.edges
+        for position, edge in enumerate(resolve(record.edges, resolved.get(task_id, NO_PARENTS)))
+    ]
+
+
+def _resolved_rows(batch: Batch) -> list[Row]:
+    """Parents that have appeared for edges which are in the store already."""
+    return [
+        (parent, task_id, key)
+        for task_id, parents in batch.resolved.items()
+        if task_id not in batch.inserted
+        for key, parent in parents.items()
+    ]
 
 
 def _state_rows(batch: Batch) -> tuple[list[Row], list[Row], set[int]]:

@@ -125,7 +125,7 @@ def inspect(connection: sqlite3.Connection, file: DatabaseFile) -> int:
     return version
 
 
-TABLES = frozenset(f"cronoq_trio_{name}" for name in ("leader", "live", "outputs", "states", "tasks"))
+TABLES = frozenset(f"cronoq_trio_{name}" for name in ("edges", "leader", "live", "outputs", "states", "tasks"))
 
 
 def migrate(connection: sqlite3.Connection, version: int) -> None:

@@ -19,7 +19,7 @@ from typing import TypeVar
 from cronoq._observe.logs import get_logger
 from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreGone
 from cronoq._stores.sqlite_files import DatabaseFile
-from cronoq._stores.sqlite_rows import BatchRows
+from cronoq._stores.sqlite_rows import FIRST_END, BatchRows, End
 from cronoq._stores.sqlite_schema import open_writer, primary_code, statement, store_error
 from cronoq_sansio import limits
 from cronoq_sansio.errors import LocalProtocolError
@@ -69,9 +69,12 @@ class Writer:
         """Begin a new term: the next epoch, from now on in every transaction's fence."""
         return self._ask(lambda: self._claim(unix_seconds))
 
-    def prune(self, before: int) -> "Future[int]":
-        """Delete one portion of the finished tasks that ended before that wall time; how many it were."""
-        return self._ask(lambda: self._transaction(lambda connection: self._prune(connection, before)))
+    def prune(self, before: int, after: End) -> "Future[tuple[int, End]]":
+        """Delete one portion of the finished tasks after `after` that ended before that wall time; how many it were.
+
+        Those that a live task names stay. Also the last one that was looked at, `FIRST_END` when there are no more.
+        """
+        return self._ask(lambda: self._transaction(lambda connection: self._prune(connection, before, after)))
 
     def stop(self) -> "Future[None]":
         """Give up the claim, copy the log into the file, close. Whatever was asked for before comes first."""
@@ -176,18 +179,23 @@ class Writer:
         self._epoch, self._holder = claim.epoch, holder
         return claim
 
-    def _prune(self, connection: sqlite3.Connection, before: int) -> int:
+    def _prune(self, connection: sqlite3.Connection, before: int, after: End) -> tuple[int, End]:
         ids: list[int] = []
         size = 0
-        for task_id, bytes_freed in connection.execute(statement("select_prunable"), (before, limits.PRUNE_PORTION)):
+        rows = connection.execute(statement("select_prunable"), (before, *after, limits.PRUNE_PORTION)).fetchall()
+        looked = rows[-1][:2] if len(rows) == limits.PRUNE_PORTION else FIRST_END
+        for finished, task_id, bytes_freed, named in rows:
+            if named:
+                continue
             ids.append(task_id)
             size += bytes_freed
             if size >= limits.PRUNE_BYTES:
+                looked = finished, task_id
                 break
         if ids:
             self._rows.drop(connection, ids)
             connection.execute(statement("remember_pruned"), (max(ids),))
-        return len(ids)
+        return len(ids), looked
 
     def _close(self) -> None:
         """Leave as much as possible in order. Raises `StoreGone` when the next open may not find what was written."""

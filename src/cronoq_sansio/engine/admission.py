@@ -14,6 +14,7 @@ exist already are duplicates and are not inserted; two members that define the s
 Members are admitted after the members that they wait for, else in the order of the request.
 """
 
+import re
 from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,8 @@ from cronoq_sansio.values import value
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
+FIELD = re.compile(r"(deps|resources|retry)[.[]")
+"""How a message begins that is about one field of the task."""
 NOBODY: Mapping[str, Task] = {}
 
 
@@ -51,11 +54,12 @@ def submit(
     duplicate = _duplicate(engine, spec) if spec.key else None
     if duplicate is not None:
         return duplicate
-    if spec.scheduling is None and spec.retry is None and not may_wait and not engine.dependencies.any:
+    if spec.scheduling is None and spec.retry is None and not may_wait and spec.key not in engine.dependencies.parents:
         pool = engine.pools.get(spec.pool)
-        if pool is not None and overload.plainly_fits(engine, spec, pool):  # nothing that could be wrong is left
-            now = engine.now
-            task = Task(engine.tasks.issue(), spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+        if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing else could be wrong
+            now, tasks = engine.now, engine.tasks
+            task = Task(tasks.next_id, spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+            tasks.next_id += 1
             lifecycle.admit(engine, task)
             return Submitted(task.id, False), engine.number
     checked = _check(engine, spec, ())
@@ -158,7 +162,8 @@ def _check(engine: "Engine", spec: TaskSpec, defined: Container[str]) -> Rejecti
 
 def _of_member(rejection: Rejection, index: int) -> Rejection:
     details = (*rejection.details, ("cronoq-batch-index", str(index)))
-    return Rejection(rejection.code, f"task[{index}]: {rejection.message}", details)
+    separator = "." if FIELD.match(rejection.message) else ": "
+    return Rejection(rejection.code, f"task[{index}]{separator}{rejection.message}", details)
 
 
 # --- cycles, and the order of a batch

@@ -1,12 +1,12 @@
-"""Tasks that wait for resources, grouped so that many of them cost what one does (`resources.py` moves them).
+"""Tasks that wait for resources, grouped so that many of them cost what one does (`parking.py` moves them).
 
 A *claim* is what tasks of one pool with the same labels and the same needs have in common: all of them fit what is
 spare, or none does. It keeps their ids in a heap by place.
 
-A *shelf* has the claims of one pool and labels that differ in the units of one resource only, their *main* one: of the
-resources that they need, the one with the largest capacity. So whether the shelf is of any use now takes one look at
-each of the other resources, and which of its claims is next one search among the amounts of the main one. Tasks that
-each ask for their own number of tokens and for one connection stand on one shelf, 300,000 of them.
+A *shelf* has the claims of one pool and labels that differ in the units of one resource only, their *main* one: the one
+of which they need most. So whether the shelf is of any use now takes one look at each of the other resources, and which
+of its claims is next one search among the amounts of the main one. Tasks that each ask for their own number of tokens
+and for one connection stand on one shelf, 300,000 of them.
 
 A *rack* has the shelves of one pool and labels that wait for the same resource, by the least amount that is of use to
 them. Customers with a bucket each who share a semaphore have a shelf each, in one rack while that is used up.
@@ -80,9 +80,14 @@ class Claim:
         if plan.place == self.place:
             self._advance()
 
-    def tasks(self) -> list["Task"]:
-        """Every waiting task, in no order; for invariant checks."""
-        return [self._live[task_id] for _, task_id in self._heap if self._waits(task_id)]
+    def check(self, demand: "Demand", needs: Needs) -> bool:
+        """Assert the invariant, and that its tasks have these labels and needs."""
+        plans = []
+        for task in (self._live[task_id] for _, task_id in self._heap if self._waits(task_id)):
+            assert task.plan is not None and task.pool is self.shelf.pool and task.lease is None
+            assert (task.plan.demand, task.plan.needs, task.plan.called) == (demand, needs, False)
+            plans.append(task.plan)
+        return len(plans) == self.parked > 0 and self.place == min(plan.place for plan in plans)
 
     def _advance(self) -> None:
         heap = self._heap

@@ -9,7 +9,8 @@ time is over. A parent that has ended already is judged at once: an edge that is
 Theory. A `Parent` stands for a live task that others wait for, or for a key that nobody has yet. When the key appears,
 the same object gets the id: all edges are attached by one assignment, and only their rows are left to be rewritten.
 When a task ends, its `Parent` moves to the end of a queue; its children are judged one by one, so a cascade neither
-recurses nor takes more than its share of a step. Both queues can be derived from stored rows.
+recurses nor takes more than its share of a step. Both queues can be derived from stored rows, as long as the task that
+brought a key is remembered.
 
 Invariant: each BLOCKED task is in `any` once, with its distinct parents; each parent that has not ended knows exactly
 the blocked tasks that wait for it, and one without children does not exist, so children that are cancelled leave
@@ -98,13 +99,15 @@ class Blocked:
 class Dependencies:
     """Every edge of a term that may still decide something."""
 
-    __slots__ = ("_appeared", "_ended", "_parents", "_timers", "any")
+    __slots__ = ("_appeared", "_ended", "_timers", "any", "parents", "unsettled")
 
     def __init__(self) -> None:
         self.any: dict[int, Blocked] = {}
         """Blocked tasks by id: nobody depends on anything while this is empty."""
-        self._parents: dict[int | str, Parent] = {}
+        self.parents: dict[int | str, Parent] = {}
         """Those that have not ended, by id, or by key while nobody has it."""
+        self.unsettled = 0
+        """How many parents came or ended for which `settle` has something left to do."""
         self._appeared: deque[tuple[Parent, Iterator[int]]] = deque()
         """Keys that came, and the children whose rows do not say so yet."""
         self._ended: deque[tuple[Parent, Iterator[int]]] = deque()
@@ -164,10 +167,10 @@ class Dependencies:
         parents: dict[Parent, None] = {}
         for edge in edges:
             ref = edge.parent or edge.key
-            parent = self._parents.get(ref)
+            parent = self.parents.get(ref)
             if parent is None:
                 key = engine.tasks.live[edge.parent].spec.key if edge.parent else edge.key
-                parent = self._parents[ref] = Parent(edge.parent, key)
+                parent = self.parents[ref] = Parent(edge.parent, key)
             parents[parent] = None
             asked = parent.children.get(task.id, ())
             parent.children[task.id] = _ALONE[edge.condition] if not asked else (*asked, edge.condition)
@@ -177,15 +180,16 @@ class Dependencies:
 
     def awaited(self, key: str) -> bool:
         """Whether blocked tasks wait for a task with this key, which nobody has yet."""
-        return key in self._parents
+        return key in self.parents
 
     def appeared(self, task: Task) -> None:
         """A task was admitted: if its key was awaited, the edges are its own from now on."""
-        parent = self._parents.pop(task.spec.key, None)
+        parent = self.parents.pop(task.spec.key, None)
         if parent is not None:
             parent.id = task.id
-            self._parents[task.id] = parent
+            self.parents[task.id] = parent
             self._appeared.append((parent, iter(list(parent.children))))
+            self.unsettled += 1
 
     def refs_of(self, task_id: int) -> list[int | str]:
         """What a task waits for: ids, and keys that nobody has yet. Empty when it is not blocked."""
@@ -199,24 +203,16 @@ class Dependencies:
     def ended(self, task: Task) -> None:
         """A task has ended: those that wait for it are judged by `settle`. It does not wait any more itself."""
         self._drop(task)
-        parent = self._parents.pop(task.id, None)
+        parent = self.parents.pop(task.id, None)
         if parent is not None:
             parent.status, parent.stored = task.status, task.stored
             self._ended.append((parent, iter(parent.children)))
+            self.unsettled += 1
 
     # --- consequences, in portions
 
-    @property
-    def unsettled(self) -> bool:
-        """True while `settle` has something to do."""
-        return bool(self.any and (self._appeared or self._ended))
-
     def settle(self, engine: "Engine", units: int) -> int:
         """Work off up to `units` children of parents that came or ended, first come first; how many are left."""
-        if not self.any:
-            self._appeared.clear()
-            self._ended.clear()
-            return units
         for queue, work in ((self._appeared, self._store_parent), (self._ended, self._judge)):
             while units and queue:
                 parent, children = queue[0]
@@ -225,6 +221,7 @@ class Dependencies:
                     work(engine, parent, child)
                 if units and queue:  # it had no more
                     queue.popleft()
+                    self.unsettled -= 1
         return units
 
     def next_timeout(self) -> int | None:
@@ -279,10 +276,11 @@ class Dependencies:
             if not parent.status:
                 del parent.children[task.id]
                 if not parent.children:
-                    del self._parents[parent.id or parent.key]
+                    del self.parents[parent.id or parent.key]
         if not self.any:  # whatever still stood there has nobody who waits
             self._appeared.clear()
             self._ended.clear()
+            self.unsettled = 0
 
     # --- looking
 
@@ -290,13 +288,14 @@ class Dependencies:
         """Sizes of everything that grows."""
         return {
             "blocked_tasks": len(self.any),
-            "awaited_parents": len(self._parents),
+            "awaited_parents": len(self.parents),
             "dependency_timers": len(self._timers),
-            "unsettled_parents": len(self._appeared) + len(self._ended),
+            "unsettled_parents": self.unsettled,
         }
 
     def check_invariants(self, engine: "Engine") -> None:
         """Assert what must always hold; costs as much as there are edges."""
+        assert self.unsettled == len(self._appeared) + len(self._ended), "unsettled parents are miscounted"
         for task_id, blocked in self.any.items():
             task = engine.tasks.live.get(task_id)
             assert task is blocked.task and task.status == TaskStatus.BLOCKED, f"{blocked.task} is not BLOCKED"
@@ -304,14 +303,14 @@ class Dependencies:
             assert max(len(live), 1) <= blocked.unmet <= len(blocked.parents), f"{task}: unmet parents are miscounted"
             assert self._ended or blocked.unmet == len(live), f"{task} waits for a parent that was never judged"
             for parent in live:
-                assert self._parents.get(parent.id or parent.key) is parent, f"{task} waits for {parent}: not known"
+                assert self.parents.get(parent.id or parent.key) is parent, f"{task} waits for {parent}: not known"
                 assert task_id in parent.children, f"{task} waits for {parent}, which does not know it"
             awaits = not all(parent.id for parent in blocked.parents)
             assert not awaits or blocked.timer is not None, f"{task} awaits a key without end"
             assert self._appeared or awaits or blocked.timer is None, f"{task} has a timer but awaits no key"
         timers = sum(blocked.timer is not None for blocked in self.any.values())
         assert len(self._timers) == timers, "there is not one timer per task that awaits a key"
-        for ref, parent in self._parents.items():
+        for ref, parent in self.parents.items():
             assert parent.children and not parent.status, f"{parent} decides nothing"
             assert ref == (parent.id or parent.key), f"{parent} is listed as {ref!r}"
             if parent.id:

@@ -9,9 +9,9 @@ Waiting lifts LOW over fresh NORMAL work and NORMAL nearly to HIGH, never past a
 cap: a LOW task has a bound against steady fresh NORMAL work, and none against steady HIGH or CRITICAL work that uses
 all slots.
 
-Urgency, only with a deadline: with the latest start ``deadline − estimated run time`` and the horizon ``h = max(estimate,
-5 s)`` it is 0 while more than h is left, rises linearly to 5,000 at the latest start, and grows by 100 per second after
-it, up to 3,000 more. So a late task of any class passes fresh work of all classes but CRITICAL.
+Urgency, only with a deadline: with the latest start ``deadline − estimated run time`` and the horizon
+``h = max(estimate, 5 s)`` it is 0 while more than h is left, rises linearly to 5,000 at the latest start, and grows by
+100 per second after it, up to 3,000 more. So a late task of any class passes fresh work of all classes but CRITICAL.
 
 Invariant: ``pending`` counts live tasks of the pool that are not running, in all and per class.
 """
@@ -23,12 +23,12 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.fair_share import Shares
 from cronoq_sansio.engine.figures import Figures
-from cronoq_sansio.engine.labels import Demand, Group, Groups
+from cronoq_sansio.engine.labels import Groups
 from cronoq_sansio.engine.lanes import DeadlineLane, FairLane, Lane, Line
 from cronoq_sansio.engine.listing import LiveIds
-from cronoq_sansio.engine.victims import for_pool
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Plan, Task
+from cronoq_sansio.engine.victims import for_pool
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.spec import TaskSpec
 
@@ -169,8 +169,13 @@ class Pool:
         """A called task did not start; neither did those beside it, which are recalled as well."""
         plan = task.plan
         assert plan is not None and plan.lane is not None
-        plan.lane.empty()
-        self.in_play.pop(plan.lane, None)
+        lane = plan.lane
+        lane.empty()
+        lane.listed = None
+        if lane.closed:
+            lane.closed = False
+            lane.demand.closed.remove(lane)
+        self.in_play.pop(lane, None)
         if not self.in_play:
             self._leave_lines()
 
@@ -241,7 +246,9 @@ class Pool:
             line.clear()
         for lane in self._plain:
             lane.listed, lane.closed = None, False
-        self.groups.plain.closed.clear()
+        plain = self.groups.plain
+        if plain.closed:
+            plain.closed = [lane for lane in plain.closed if lane.closed]
 
     def _lane(self, task: Task, plan: Plan) -> Lane:
         labels, priority, urgent = plan.demand.labels, task.spec.priority, plan.deadline is not None

@@ -44,9 +44,7 @@ class Engine:
         self.settings = settings
         self.limits = settings.limits
         self.tasks = TaskTable(settings.limits, first_task_id)
-        self.pools = {
-            pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)
-        }
+        self.pools = {pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)}
         self.dependencies = Dependencies()
         self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
@@ -152,23 +150,23 @@ class Engine:
             self.now = now
         if now >= self._note_due:
             self._note_figures(now)
-        self.number += 1
-        self.step = Step(self.number)
+        self.number = number = self.number + 1
+        self.step = step = Step(number)
+        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:  # a third of all steps; nothing follows from it
+            self._released(events[0])
+            return step
         finished = self.tasks.finished
         if finished and finished[0].expires <= self.now:
             self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
         awake = self._awake
-        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:
-            pass  # nothing follows from it
-        elif (
-            self._more
-            or self.dependencies.any
-            or self.resources.any
-            or self.waiting_room.waiting
-            or len(awake) > 1
+        if (
+            len(awake) > 1
             or self._held
+            or self.dependencies.unsettled
+            or self.waiting_room.waiting
+            or (self.resources.any and self.resources.active(self.now))
         ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
@@ -176,9 +174,11 @@ class Engine:
                 awake.pop().queued = self._more = False
             else:
                 self._more = True
-        if self.step.writes:
-            self.written = self.number
-        return self.step
+        else:  # whoever the last step left something to do for has ended by itself
+            self._more = False
+        if step.writes:
+            self.written = number
+        return step
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
@@ -188,7 +188,7 @@ class Engine:
             self.leases.next_timeout(),
             self.retries.next(),
             self.dependencies.next_timeout(),
-            None if self._held else self.resources.next_timeout(),
+            None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         )
         return min((time for time in times if time is not None), default=None)
 
@@ -266,12 +266,12 @@ class Engine:
     # --- inside
 
     def _consequences(self) -> None:
-        """What follows from the events, up to `MAX_UNITS` of it: cascades, dispatches, room for those who wait for it."""
+        """What follows from the events, up to `MAX_UNITS` of it: cascades, dispatches, room for those who wait."""
         dependencies, resources, room = self.dependencies, self.resources, self.waiting_room
         units = MAX_UNITS
         self._more = False
         while True:
-            if dependencies.any:
+            if dependencies.unsettled:
                 units = dependencies.settle(self, units)
             if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
@@ -288,7 +288,9 @@ class Engine:
         """Start what can start (engine.md section 4); the units that are left."""
         now, resources = self.now, self.resources
         awake = self._awake
-        while units:
+        for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
+            if not units:
+                break
             if resources.any:
                 resources.offers(now, awake, self._call)
             if len(awake) > 1 and not self._cut:
@@ -312,8 +314,14 @@ class Engine:
     def _serve(self, pool: Pool, units: int) -> int:
         """Start what can start in one pool; the units that are left."""
         now, wall = self.now, self.now + self.wall_offset
-        start = lifecycle.start
-        while units and (lane := pool.best(now, wall)) is not None:
+        start, plain = lifecycle.start, pool.groups.plain
+        while units:
+            only = plain.only
+            if only is not None and only.busy >= only.capacity:
+                break
+            lane = pool.best(now, wall)
+            if lane is None:
+                break
             units -= 1
             task = lane.pop()
             plan = task.plan
@@ -341,7 +349,8 @@ class Engine:
     def _submitted(self, event: ev.TaskSubmitted) -> None:
         answer = admission.submit(self, event.spec, event.request, event.may_wait)
         if answer is not None:
-            self.step.once_durable.append(Answer(event.request, *answer))
+            outcome, after = answer
+            self.step.once_durable.append(Answer(event.request, outcome, after))
 
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         self.waiting_room.withdraw(event.request)
@@ -379,10 +388,12 @@ class Engine:
             lifecycle.take_back(self, lease)
 
     def _released(self, event: ev.LeasesReleased) -> None:
+        leases = self.leases
+        live = leases.live
         for lease_id in event.leases:
-            lease = self.leases.live.get(lease_id)
+            lease = live.get(lease_id)
             if lease is not None and not lease.held:
-                self.leases.release(lease, self.now)
+                leases.release(lease, self.now)
 
     def _renewed(self, event: ev.LeaseRenewed) -> None:
         lease = self.leases.held(event.lease)

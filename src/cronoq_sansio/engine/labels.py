@@ -1,8 +1,8 @@
 """Worker groups and what tasks demand of them (engine.md section 8, "Worker labels").
 
 A *group* is the set of the workers of a pool that carry exactly the same labels. A *demand* is a set of labels that
-tasks require; a group serves it when it carries all of them, and every group serves the demand for nothing. A task whose
-demand no group with a free slot serves waits aside and delays nobody.
+tasks require; a group serves it when it carries all of them, and every group serves the demand for nothing. A task
+whose demand no group with a free slot serves waits aside and delays nobody.
 
 Of several groups with room the least labelled wins, so that special workers stay free for special tasks; between
 equals the one with more slots free, then the older one.

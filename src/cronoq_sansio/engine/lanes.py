@@ -172,6 +172,7 @@ class DeadlineLane(_HeapLane):
     __slots__ = ()
 
     def rank(self, task: Task) -> int:
+        """Its latest start."""
         assert task.plan is not None
         return task.plan.latest_start
 
@@ -182,6 +183,7 @@ class FairLane(_HeapLane):
     __slots__ = ()
 
     def rank(self, task: Task) -> int:
+        """Its tag."""
         assert task.plan is not None
         return task.plan.tag
 
@@ -190,8 +192,8 @@ class Line:
     """The lanes of one class and order: a heap of their heads, corrected when an entry comes up.
 
     A head that gets a lower key is entered at once; one that gets a higher key, or is gone, is noticed later. A lane
-    whose demand no free slot serves is closed: it costs nothing until the slot that opens it again. Lanes that are empty
-    or closed leave `in_play`, which the lines of a pool share.
+    whose demand no free slot serves is closed: it costs nothing until the slot that opens it again. Lanes that are
+    empty or closed leave `in_play`, which the lines of a pool share.
     """
 
     __slots__ = ("_heap", "_in_play", "_number")

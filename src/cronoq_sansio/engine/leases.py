@@ -4,10 +4,10 @@ Leases run on *lease time*: ``now - excused``. Time that nobody could use (the p
 added to ``excused`` and so moves every expiry and timeout at once, without touching a lease. While a commit hangs the
 timers are parked: they neither fire nor ask for a wake-up.
 
-A held lease has one entry in the heap, for the earlier of expiry and timeout, made when it is released. A heartbeat only
-notes the time; an entry that comes up too early is made again. So a heartbeat costs nothing but a dictionary look-up,
-and an end nothing here: the entry of a lease that is over is dropped when it comes up, or when such entries outnumber
-the rest.
+A held lease has one entry in the heap, for the earlier of expiry and timeout, made when it is released. A heartbeat
+only notes the time; an entry that comes up too early is made again. So a heartbeat costs nothing but a dictionary
+look-up, and an end nothing here: the entry of a lease that is over is dropped when it comes up, or when such entries
+outnumber the rest.
 
 Invariant: a lease is here as long as it is live, its task is RUNNING and points back, and each held one has an entry.
 """

@@ -60,16 +60,15 @@ def _move(task: Task, status: int) -> None:
     task.status = status
 
 
-def admit(
-    engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked: bool = False, due: int = 0
-) -> None:
+def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked: bool = False, due: int = 0) -> None:
     """A new task: stored, and queued unless it is `blocked` by unmet `edges`.
 
     `due`: wall time at which it stops to wait for keys that nobody has; 0 when there are none.
     """
-    engine.tasks.add(task)
-    task.stored = engine.number
-    engine.step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created, edges))
+    tasks, step = engine.tasks, engine.step
+    tasks.add(task)
+    task.stored = step.number
+    step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created, edges))
     engine.totals.submitted += 1
     if engine.watched:
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
@@ -81,7 +80,7 @@ def admit(
         pool = task.pool
         pool.pending += 1
         pool.pending_by_class[task.spec.priority] += 1
-        engine.tasks.pending += 1
+        tasks.pending += 1
 
 
 def block(engine: "Engine", task: Task) -> None:
@@ -106,9 +105,10 @@ def make_ready(engine: "Engine", task: Task) -> None:
         pool.push(task)
     if pool.victims is not None:
         pool.victims.add(task)
-    only = pool.groups.plain.only
-    if not pool.queued and (only is None or only.busy < only.capacity):  # a full pool is woken by the slot that comes free
-        engine.wake(pool)
+    if not pool.queued:  # a full pool is woken by the slot that comes free
+        only = pool.groups.plain.only
+        if only is None or only.busy < only.capacity:
+            engine.wake(pool)
     if engine.watched:
         _tell(engine, task, READY)
 
@@ -187,12 +187,27 @@ def pass_on(engine: "Engine", lease: Lease, group: Group) -> None:
 
 def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) -> None:
     """The attempt returned an output."""
-    task = lease.task
-    pool = end_attempt(engine, lease)
+    task, now, step = lease.task, engine.now, engine.step
+    pool, spec = task.pool, task.spec
     pool.figures.succeeded += 1
-    pool.durations.add(task.spec.kind, engine.now - engine.leases.excused - lease.started)
-    engine.step.writes.append(OutputStored(task.id, output, content_type))
-    _end(engine, task, SUCCEEDED, "", output, content_type)
+    pool.durations.add(spec.kind, now - engine.leases.excused - lease.started)
+    writes = step.writes
+    writes.append(OutputStored(task.id, output, content_type))
+    if task.plan is not None or task.id in engine.dependencies.parents:
+        end_attempt(engine, lease)
+        _end(engine, task, SUCCEEDED, "", output, content_type)
+        return
+    # Nearly every task ends here, so this is `end_attempt` and `_end` for one that nothing depends on, in one piece.
+    assert SUCCEEDED in MOVES[task.status], f"{task} cannot succeed"
+    _end_lease(engine, lease)
+    task.status = SUCCEEDED
+    task.message = ""
+    task.finished = finished = now + engine.wall_offset
+    task.stored = number = step.number
+    engine.tasks.retire(task, now)
+    engine.totals.succeeded += 1
+    writes.append(TaskFinished(task.id, SUCCEEDED, task.attempt, task.first_started, task.last_started, finished, ""))
+    step.once_durable.append(TaskEnded(task, output, content_type, number))
 
 
 def fail(engine: "Engine", lease: Lease, message: str, *, permanent: bool = False, retry_after: int = 0) -> None:
@@ -262,11 +277,18 @@ def end_attempt(engine: "Engine", lease: Lease) -> Pool:
 
 
 def _end_lease(engine: "Engine", lease: Lease) -> Pool:
-    pool = lease.task.pool
+    task = lease.task
+    pool = task.pool
     lease.held = lease.live = False
     del engine.leases.live[lease.id]
-    lease.task.lease = None
-    pool.free(lease.group)
+    task.lease = None
+    groups = pool.groups
+    only = groups.plain.only
+    if only is not None and not groups.varied and only.capacity and not groups.plain.closed:
+        only.busy -= 1
+        groups.busy -= 1
+    else:
+        pool.free(lease.group)
     if not pool.queued:
         engine.wake(pool)
     return pool
@@ -293,10 +315,7 @@ def _end(
     if plan is not None:
         task.pool.drop_plan(plan)
     totals = engine.totals
-    if status == SUCCEEDED:
-        totals.succeeded += 1
-    else:
-        setattr(totals, ENDS[status], getattr(totals, ENDS[status]) + 1)
+    setattr(totals, ENDS[status], getattr(totals, ENDS[status]) + 1)
     step = engine.step
     step.writes.append(
         TaskFinished(task.id, status, task.attempt, task.first_started, task.last_started, task.finished, task.message)

@@ -59,21 +59,15 @@ NOBODY = Ahead()
 """Ahead of a single submission."""
 
 
-def fits(engine: "Engine", pool: "Pool", priority: int) -> bool:
-    """True while one more pending task of that class passes no bound; the payload budget aside."""
-    settings = pool.settings
+def fits(engine: "Engine", pool: "Pool", priority: int, size: int = 0) -> bool:
+    """True while one more pending task of that class and size passes no bound. Size 0: the payload budget aside."""
+    settings, tasks, limits = pool.settings, engine.tasks, engine.limits
     bound = settings.max_pending_by_class[priority]
     return (
         pool.pending < settings.max_pending
-        and engine.tasks.pending < engine.limits.max_pending_total
+        and tasks.pending < limits.max_pending_total
+        and tasks.payload_bytes + size <= limits.max_payload_bytes
         and (bound is None or pool.pending_by_class[priority] < bound)
-    )
-
-
-def plainly_fits(engine: "Engine", spec: TaskSpec, pool: "Pool") -> bool:
-    """True for nearly every submission: no bound and no budget is near, so nothing has to be explained."""
-    return engine.tasks.payload_bytes + spec.size <= engine.limits.max_payload_bytes and fits(
-        engine, pool, spec.priority
     )
 
 
@@ -152,24 +146,28 @@ def _bound_passed(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead) 
     of_class = settings.max_pending_by_class[index]
     total, max_total = engine.tasks.pending, engine.limits.max_pending_total
     bounds = [
-        (pool.pending, pools.get(pool.name, 0), settings.max_pending, who, "tasks", "its max_pending"),
-        (total, ahead.tasks, max_total, "the server", "tasks", "limits.max_pending_total"),
+        (pool.pending, pools.get(pool.name, 0), settings.max_pending, who, "", "its max_pending"),
+        (total, ahead.tasks, max_total, "the server", "", "limits.max_pending_total"),
     ]
     if of_class is not None:
         before = classes.get((pool.name, index), 0)
-        place = (who, f"tasks of class {name}", f"its max_pending_by_class.{name}")
+        place = (who, f" of class {name}", f"its max_pending_by_class.{name}")
         bounds.insert(1, (pool.pending_by_class[index], before, of_class, *place))
     passed, code = None, Code.FULL if settings.overflow == WAIT else Code.OVERLOADED
-    for pending, before, bound, who, what, setting in bounds:
-        text = f"{who} never has more than {bound} pending {what}, {setting} is {bound}"
+    for pending, before, bound, who, kind, setting in bounds:
+        text = f"{who} never has more than {_tasks(bound)}{kind}, {setting} is {bound}"
         if not bound:
             return _Passed(Code.OVERLOADED, text, "raise it", False)
         if before >= bound:
             passed = _Passed(code, text, "split the batch, or raise it", False)
         elif passed is None and pending + before >= bound:
-            text = f"{who} has {pending + before} pending {what}, {setting} is {bound}"
+            text = f"{who} has {_tasks(pending + before)}{kind}, {setting} is {bound}"
             passed = _Passed(code, text, "retry later", True)
     return passed
+
+
+def _tasks(count: int) -> str:
+    return "1 pending task" if count == 1 else f"{count} pending tasks"
 
 
 def _fits_without(engine: "Engine", spec: TaskSpec, pool: "Pool", victim: Task) -> bool:

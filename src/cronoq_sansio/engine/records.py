@@ -1,9 +1,9 @@
 """What the engine wants written: rows by value, idempotent to write again. All times are wall time in Unix nanoseconds.
 
 A task is two rows: its specification, written once by `TaskInserted`, and its state, replaced by `TaskChanged` and
-`TaskFinished`. A task without a state row is READY and has never started. A BLOCKED row may be unblocked by now: recovery judges its
-edges anew. All records of one step belong to one
-transaction; of several records for the same row only the last one matters.
+`TaskFinished`. A task without a state row is READY and has never started. A BLOCKED row may be unblocked by now:
+recovery judges its edges anew. All records of one step belong to one transaction; of several records for the same row
+only the last one matters.
 
 `TaskLoaded`, `TaskDamaged` and `FinishedLoaded` come back from a store at recovery.
 """

@@ -112,7 +112,7 @@ class Bucket(_Common):
             return None
         missing = units * self.token - self.level
         if missing <= 0:
-            return self._updated
+            return 0
         # A tiny rate gives times that no timer can hold. Such a timer goes off early, and is set again.
         return self._updated + min(-(-missing // self._gain), MAX_CLIENT_DURATION)
 

@@ -58,11 +58,12 @@ class TaskTable:
 
     def add(self, task: Task) -> None:
         """A new live task."""
+        spec = task.spec
         self.live[task.id] = task
-        self.payload_bytes += task.spec.size
+        self.payload_bytes += spec.size
         task.pool.ids.add(task.id)
-        if task.spec.key:
-            self._keys[task.spec.key] = task
+        if spec.key:
+            self._keys[spec.key] = task
 
     def retire(self, task: Task, now: int) -> None:
         """A live task has ended; remember it for a while."""
@@ -71,10 +72,17 @@ class TaskTable:
         self.payload_bytes -= spec.size
         if spec.key:
             del self._keys[spec.key]
-        self.retain(Retained(task.id, spec.pool, spec.key, task.status, now + self._retention, task.stored))
+        if self._retention_max:
+            retained = Retained(task.id, spec.pool, spec.key, task.status, now + self._retention, task.stored)
+            self._retained[task.id] = retained
+            self.finished.append(retained)
+            if spec.key:
+                self._keys[spec.key] = retained
+            if len(self.finished) > self._retention_max:
+                self._forget()
 
     def retain(self, retained: Retained) -> None:
-        """Remember a finished task. Tasks come in the order of their ends."""
+        """Remember a finished task at recovery. Tasks come in the order of their ends."""
         if not self._retention_max:
             return
         self._retained[retained.task_id] = retained

@@ -7,10 +7,10 @@ from cronoq_sansio.engine.timers import Timer
 from cronoq_sansio.spec import RetryPolicy, TaskSpec
 
 if TYPE_CHECKING:
+    from cronoq_sansio.engine.claims import Claim
     from cronoq_sansio.engine.dispatch import Pool
     from cronoq_sansio.engine.labels import Demand
     from cronoq_sansio.engine.lanes import Lane
-    from cronoq_sansio.engine.resources import Claim
 
 
 class Plan:

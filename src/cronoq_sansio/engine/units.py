@@ -49,12 +49,11 @@ class ByUnits(Generic[P]):
             top = levels[-1].get(0)
             levels.append({} if top is None else {0: top})
         levels[0][units] = thing
-        self._lift(units)
+        self._lift(units, thing)
 
     def remove(self, units: int) -> None:
         """There is nothing for that amount any more."""
-        del self._levels[0][units]
-        self._lift(units)
+        self._lift(units, self._levels[0].pop(units))
 
     def get(self, units: int) -> P | None:
         """What there is for that amount."""
@@ -94,15 +93,17 @@ class ByUnits(Generic[P]):
         """Everything by amount; for invariant checks."""
         return self._levels[0]
 
-    def _lift(self, index: int) -> None:
+    def _lift(self, index: int, changed: P) -> None:
         levels = self._levels
         below = levels[0]
         for level in levels[1:]:
             left, right = below.get(index & ~1), below.get(index | 1)
             index >>= 1
             lower = right if left is None or (right is not None and right.place < left.place) else left
+            if lower is level.get(index) and lower is not changed:
+                return  # nothing is different from here on up
             if lower is None:
-                level.pop(index, None)
+                del level[index]
             else:
                 level[index] = lower
             below = level

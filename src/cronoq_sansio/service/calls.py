@@ -16,7 +16,7 @@ Where a task is looked for: live in the engine; finished in the caches; else in 
 written so far is durable; else what key retention remembers; else NOT_FOUND. `Wait` answers wherever `Get` does.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.actions import Answer, BatchOutcome, CancelOutcome, Submitted, TaskEnded
@@ -198,17 +198,21 @@ class Calls:
         waiters = self._waits.take(ended.task.id)
         if waiters is None:
             return
-        task = ended.task
-        result = TaskResult(task.id, task.status, ended.output, ended.content_type, task.message)
+        result = _result(ended)
         for call, waiting in waiters.items():
             self._reply_result(call, waiting, result, ended.after)
 
-    def settle(self) -> None:
-        """Look at what waiting Submits got, once every end of the same engine step is known."""
-        while self._submitted:
-            submitted, self._submitted = self._submitted, []
-            for call, answer in submitted:
-                self._wait_for(call, answer)
+    def settle(self, actions: Iterable[object]) -> None:
+        """Look at what waiting Submits got, once all `actions` of the same engine step are known.
+
+        A task may have ended in the step that admitted it, skipped or shed, and no cache need have it.
+        """
+        if not self._submitted:
+            return
+        submitted, self._submitted = self._submitted, []
+        ended = {action.task.id: action for action in actions if type(action) is TaskEnded}
+        for call, answer in submitted:
+            self._wait_for(call, answer, ended)
 
     # --- out of the outbox
 
@@ -265,15 +269,19 @@ class Calls:
         longest = self._limits.max_wait
         return self._turn.now + (longest if timeout is None else min(timeout, longest))
 
-    def _wait_for(self, call: Call, answer: Answer) -> None:
-        """A waiting Submit was admitted, or is a duplicate."""
+    def _wait_for(self, call: Call, answer: Answer, ended: Mapping[int, TaskEnded]) -> None:
+        """A waiting Submit was admitted, or is a duplicate; `ended` in the same step."""
         waiting, outcome = call.wait, answer.outcome
         assert type(waiting) is Waiting and type(outcome) is Submitted
         waiting.ref = outcome.task_id
         waiting.duplicate = outcome.duplicate
         waiting.after = answer.after
         self._turn.once_durable.append(SubmitStored(call, outcome.task_id, answer.after))
-        self._find(call, waiting, NOT_ASKED)
+        end = ended.get(outcome.task_id)
+        if end is not None:
+            self._reply_result(call, waiting, _result(end), end.after)
+        else:
+            self._find(call, waiting, NOT_ASKED)
 
     def _find(self, call: Call, waiting: Waiting, stored: StoreWord) -> None:
         """Answer from wherever the task is; `stored` is what the store says, if it was asked."""
@@ -390,6 +398,11 @@ class Calls:
         for budget, count in self._open.items():
             assert 0 <= count <= self._budgets[budget]
         assert len(self._waits) <= self._open["wait"]
+
+
+def _result(ended: TaskEnded) -> TaskResult:
+    task = ended.task
+    return TaskResult(task.id, task.status, ended.output, ended.content_type, task.message)
 
 
 def _budget(request: Request) -> str:

@@ -145,7 +145,7 @@ class Listings:
         """How many of them one message holds; the first one always counts, so that every page goes on."""
         count = size = 0
         for info in infos:
-            size += ENTRY_BYTES + sum(map(_size, (info.pool, info.key, info.kind, info.message)))
+            size += ENTRY_BYTES + sum(map(_size, (info.pool, info.key, info.kind, info.message, info.tenant)))
             if count and size > self._max_bytes:
                 break
             count += 1

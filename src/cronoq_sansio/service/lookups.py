@@ -11,6 +11,7 @@ from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import Call, StoredTask, StoreQuery, TaskInfo, TaskRef
 from cronoq_sansio.service.waits import Asking
+from cronoq_sansio.spec import tenant_of
 
 
 class NotAsked(Enum):
@@ -96,4 +97,5 @@ def task_info(task: Task) -> TaskInfo:
         task.message,
         False,
         spec.priority,
+        tenant_of(spec),
     )

@@ -187,6 +187,8 @@ class TaskInfo:
     output_available: bool
     priority: int
     """Index of the class, or -1 when unknown."""
+    tenant: str = ""
+    """Whose task it is; empty without."""
 
 
 @value

@@ -221,7 +221,7 @@ class Service:
                     calls.task_ended(action)
                     watches.ended(action)
             workers.place()
-            calls.settle()
+            calls.settle(step.once_durable)
 
     def _for_engine(self, event: WallClockMoved | Stalled | CommitsStalled | CommitsResumed) -> None:
         self._turn.events.append(event)

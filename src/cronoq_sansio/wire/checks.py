@@ -5,10 +5,11 @@ bytes of UTF-8.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cronoq_sansio.clock import MAX_CLIENT_DURATION, ns, seconds
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.settings import LimitSettings
 
 _MAX_SECONDS = seconds(MAX_CLIENT_DURATION)
 _OCCURRENCE_KEY = re.compile(r"@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
@@ -52,11 +53,24 @@ def check_pairs(
     return None
 
 
+def check_labels(pairs: Sequence[tuple[str, str]], limits: LimitSettings) -> Rejection | None:
+    """Labels, sorted by name, that a worker has or that a task asks for: an empty name is none."""
+    fault = check_pairs("labels", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
+    if fault is None and pairs and not pairs[0][0]:
+        return invalid("labels: a name is empty")
+    return fault
+
+
 def duration(field: str, value: float) -> int | Rejection:
     """Seconds of the wire as nanoseconds; finite and within 0 .. 100 years."""
     if 0 <= value <= _MAX_SECONDS:  # false for NaN
         return ns(value)
     return invalid(f"{field}: {value} is not a number of seconds from 0 to {_MAX_SECONDS:.0f}")
+
+
+def unix_time(field: str, value: int) -> int | Rejection:
+    """Nanoseconds since 1970; 0 or later. The wire's type is the upper bound."""
+    return value if value >= 0 else invalid(f"{field}: found {value}; allowed are nanoseconds since 1970, 0 or more")
 
 
 def cut_text(text: str, limit: int) -> str:

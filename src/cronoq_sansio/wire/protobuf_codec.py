@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_POOL_NAME, MESSAGE_HEADROOM
 from cronoq_sansio.service.access import METHOD_ROLES
 from cronoq_sansio.service.messages import (
     BatchReply,
@@ -37,25 +37,13 @@ from cronoq_sansio.service.messages import (
     WorkerList,
 )
 from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.spec import Priority, RetryOverride, TaskSpec, TaskStatus
+from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import check_key, check_pairs, check_text, duration, invalid
-from cronoq_sansio.wire.framing import too_large
+from cronoq_sansio.wire.checks import check_text, duration, invalid
+from cronoq_sansio.wire.protobuf_spec import decode_spec
 
-DEFAULT_POOL = "default"
-DEFAULT_KIND = "default"
-RESERVED_TAGS = "cronoq."
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
-
-_UNBUILT_OPTIONAL = (
-    "deadline_in_s",
-    "deadline_unix_ns",
-    "start_in_s",
-    "start_unix_ns",
-    "tolerance_s",
-    "duration_hint_s",
-)
 
 
 @value
@@ -98,54 +86,6 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
             return parsed
         wait_timeout = parsed
     return Submit(spec, message.wait, wait_timeout)  # type: ignore[arg-type]
-
-
-def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> TaskSpec | Rejection:
-    """A `TaskSpec`, checked. `received` is an upper bound of its encoded size, known without encoding it again."""
-    fault = _unbuilt(task)
-    if fault is not None:
-        return fault
-    size, largest = received, limits.max_message_bytes - MESSAGE_HEADROOM
-    if size > largest:
-        size = task.ByteSize()
-        if size > largest:
-            return too_large(size, largest)
-    tags = task.tags
-    pairs = tuple(sorted(tags.items())) if tags else ()
-    content_type, kind, pool, key = task.content_type, task.kind, task.pool, task.key
-    fault = (
-        check_text("content_type", content_type, MAX_CONTENT_TYPE)
-        or check_text("kind", kind, limits.max_kind_len)
-        or check_text("pool", pool, MAX_POOL_NAME)
-        or check_key("key", key, limits.max_key_len)
-        or (_check_tags(pairs, limits) if pairs else None)
-    )
-    if fault is not None:
-        return fault
-    priority = task.priority
-    if not 0 <= priority <= 4:
-        return invalid(f"priority: {priority} is not a number of the enumeration Priority")
-    timeout = None
-    if task.HasField("timeout_s"):
-        parsed = duration("timeout_s", task.timeout_s)
-        if type(parsed) is Rejection:
-            return parsed
-        timeout = parsed
-    retry = _decode_retry(task.retry) if task.HasField("retry") else None
-    if type(retry) is Rejection:
-        return retry
-    return TaskSpec(
-        task.payload,
-        content_type,
-        kind or DEFAULT_KIND,
-        pool or DEFAULT_POOL,
-        priority - 1 if priority else Priority.NORMAL.value,
-        key,
-        timeout,  # type: ignore[arg-type]
-        retry,  # type: ignore[arg-type]
-        pairs,
-        size,
-    )
 
 
 def decode_batch(data: bytes, limits: LimitSettings) -> SubmitBatch | Rejection:
@@ -288,55 +228,6 @@ def _decode_ref(ref: pb.TaskRef, limits: LimitSettings) -> TaskRef | Rejection:
     return check_text("task.key", ref.key, limits.max_key_len) or ref.key
 
 
-def _unbuilt(task: pb.TaskSpec) -> Rejection | None:
-    """Fields of the contract that this version does not act on are refused, never ignored."""
-    for name in _UNBUILT_OPTIONAL:
-        if task.HasField(name):
-            return _unimplemented(name)
-    if task.on_miss:
-        return _unimplemented("on_miss")
-    if task.deps:
-        return _unimplemented("deps")
-    if task.resources:
-        return _unimplemented("resources")
-    if task.labels:
-        return _unimplemented("labels")
-    if task.tenant:
-        return _unimplemented("tenant")
-    return None
-
-
-def _unimplemented(field: str) -> Rejection:
-    return Rejection(Code.UNIMPLEMENTED, f"{field}: not built in this version of the server, leave it unset")
-
-
-def _check_tags(pairs: tuple[tuple[str, str], ...], limits: LimitSettings) -> Rejection | None:
-    for name, _ in pairs:
-        if name.startswith(RESERVED_TAGS):
-            return invalid(f"tags: names that begin with {RESERVED_TAGS!r} are reserved")
-    return check_pairs("tags", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
-
-
-def _decode_retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:
-    """A number that is 0 is unset; `jitter` counts as sent (server.md, "Decided")."""
-    multiplier = retry.multiplier
-    if not 0 <= multiplier <= MAX_MULTIPLIER:
-        return invalid(f"retry.multiplier: {multiplier} is not a number from 0 to {MAX_MULTIPLIER:.0f}")
-    initial = duration("retry.initial_backoff_s", retry.initial_backoff_s)
-    if isinstance(initial, Rejection):
-        return initial
-    longest = duration("retry.max_backoff_s", retry.max_backoff_s)
-    if isinstance(longest, Rejection):
-        return longest
-    return RetryOverride(
-        retry.max_attempts or None,
-        initial if retry.initial_backoff_s else None,
-        max(multiplier, 1.0) if multiplier else None,
-        longest if retry.max_backoff_s else None,
-        retry.jitter,
-    )
-
-
 # --- replies
 
 
@@ -382,6 +273,7 @@ def _info(info: TaskInfo) -> pb.TaskInfo:
         finished_unix_ns=info.finished,
         message=info.message,
         output_available=info.output_available,
+        tenant=info.tenant,
         priority=info.priority + 1,  # type: ignore[arg-type]
     )
 

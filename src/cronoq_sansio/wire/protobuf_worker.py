@@ -33,8 +33,8 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import check_pairs, check_text, clean_name, cut_text, duration, invalid
-from cronoq_sansio.wire.protobuf_codec import DEFAULT_POOL
+from cronoq_sansio.wire.checks import check_labels, check_text, clean_name, cut_text, duration, invalid
+from cronoq_sansio.wire.protobuf_spec import DEFAULT_POOL
 
 _EMPTY = EmptyMessage()
 
@@ -85,13 +85,9 @@ def _register(message: pb.WorkerMessage, limits: LimitSettings) -> Register | Re
     version = register.protocol_version or 1  # 0 counts as 1
     labels = tuple(sorted(register.labels.items()))
     if version >= PROTOCOL_VERSION:
-        fault = check_text("pool", register.pool, MAX_POOL_NAME) or check_pairs(
-            "labels", labels, len(labels), limits.max_tags, limits.max_tag_len
-        )
+        fault = check_text("pool", register.pool, MAX_POOL_NAME) or check_labels(labels, limits)
         if fault is not None:
             return fault
-        if labels and not labels[0][0]:  # sorted: an empty name comes first
-            return invalid("labels: a name is empty")
     name = clean_name(register.worker_name, MAX_WORKER_NAME)
     return Register(register.pool or DEFAULT_POOL, register.slots, name, version, labels)
 
@@ -113,7 +109,7 @@ def encode_for_worker(message: ToWorker | Lease) -> bytes:
 
 
 def encode_lease(lease: Lease) -> bytes:
-    """A `ServerMessage` with the lease; everything but the deadline is always set when the task has it."""
+    """A `ServerMessage` with the lease; everything is set that the task has."""
     task = lease.task
     spec = task.spec
     message = pb.ServerMessage()
@@ -134,6 +130,9 @@ def encode_lease(lease: Lease) -> bytes:
         out.tags.update(spec.tags)
     if spec.timeout is not None:
         out.timeout_s = seconds(spec.timeout)
+    asked = spec.scheduling
+    if asked is not None and asked.deadline is not None:
+        out.deadline_unix_ns = asked.deadline
     return message.SerializeToString()
 
 

@@ -1,0 +1,137 @@
+"""The figures of the engine alone: what each one is, and how it is found.
+
+A *part* is measured in a process of its own and gives one value per round for each of its figures. All costs are CPU
+time. `units` are those of one ``sum(range(1000))`` in the same process; ratios compare engines, or ways to drive the
+same one, that took turns within a round.
+"""
+
+from collections.abc import Callable, Mapping
+
+from cronoq_sansio.engine.engine import Engine
+from harness import engine_load
+from harness.engine_load import SETTINGS, Load, Round, block, in_turn, label, memory, park, relax_collector
+
+MILLION = 1_000_000
+ASIDE = 300_000
+"""Tasks that wait for a bucket, or for a label."""
+AT_ONCE = (1, 16)
+"""Events per step."""
+Values = dict[str, list[float]]
+
+ABOUT: dict[str, str] = {
+    "plain.1": "units per task, 1,000 waiting, one event per step",
+    "plain.16": "the same, 16 events per step",
+    "beside.1": "units per task, 1,000 waiting, while a task each waits for a token, a label and a key in other pools,"
+    " one event per step",
+    "beside.16": "the same, 16 events per step",
+    "everything.1": "units per task with a deadline, a tenant, a label, a unit of a semaphore and one dependency,"
+    " 1,000 waiting, one event per step",
+    "everything.16": "the same, 16 events per step",
+    "million.1": "cost per task with 1,000,000 waiting, of that with 1,000, one event per step",
+    "million.16": "the same, 16 events per step",
+    "kib_per_waiting_task": "KiB of VmRSS per waiting task, of 1,000,000 with a 16-byte key and no payload",
+    "bucket.1": "cost per task while 300,000 others of the pool wait for a token, of that without them,"
+    " one event per step",
+    "bucket.16": "the same, 16 events per step",
+    "label.1": "cost per task while 300,000 others of the pool wait for a label, of that without them,"
+    " one event per step",
+    "label.16": "the same, 16 events per step",
+    "checks.plain.1": "per-step invariant checks, of the engine's own steps, one event per step",
+    "checks.plain.16": "the same, 16 events per step",
+    "checks.everything.1": "the same for tasks that use everything, one event per step",
+    "checks.everything.16": "the same, 16 events per step",
+}
+"""Every figure, in the order of the page."""
+
+
+def engine() -> Engine:
+    """An engine without a past, with everything configured."""
+    return Engine.fresh(SETTINGS, now=0)
+
+
+def turns(loads: Mapping[str, Load], rounds: int, at_once: int) -> list[Round]:
+    """Rounds of these loads, each in an engine of its own."""
+    return in_turn([way(load, at_once) for load in loads.values()], rounds)
+
+
+def tasks(rounds: int) -> Values:
+    """One task: plain, plain beside others, and using everything; in units."""
+    others = engine()
+    park(others, 1, "shared")
+    label(others, 1, "shared")
+    block(others, 1)
+    loads = {
+        "plain": Load(engine()),
+        "beside": Load(others),
+        "everything": Load(engine(), engine_load.using_everything),
+    }
+    settle(loads)
+    found: Values = {}
+    for at_once in AT_ONCE:
+        measured = turns(loads, rounds, at_once)
+        for position, name in enumerate(loads):
+            found[f"{name}.{at_once}"] = [one.costs[position] / one.unit for one in measured]
+    return found
+
+
+def million(rounds: int) -> Values:
+    """One plain task with very many waiting, of the same with few."""
+    return compared({"few": Load(engine()), "million": Load(engine(), waiting=MILLION)}, rounds)
+
+
+def growth(_rounds: int) -> Values:
+    """Memory, measured once."""
+    return {"kib_per_waiting_task": [memory(MILLION)]}
+
+
+def aside(rounds: int) -> Values:
+    """One plain task while others of its pool cannot start, of the same without them."""
+    parked, labelled = engine(), engine()
+    park(parked, ASIDE)
+    label(labelled, ASIDE)
+    return compared({"alone": Load(engine()), "bucket": Load(parked), "label": Load(labelled)}, rounds)
+
+
+def checks(rounds: int) -> Values:
+    """The checks after each step, of the steps themselves, in the same engine."""
+    loads = {"plain": Load(engine()), "everything": Load(engine(), engine_load.using_everything)}
+    settle(loads)
+    found: Values = {}
+    for name, load in loads.items():
+        for at_once in AT_ONCE:
+            measured = in_turn([way(load, at_once), way(load, at_once, check=True)], rounds)
+            found[f"checks.{name}.{at_once}"] = [one.costs[1] / one.costs[0] - 1 for one in measured]
+    return found
+
+
+def way(load: Load, at_once: int, *, check: bool = False) -> Callable[[int], float]:
+    """A way to drive a load."""
+    return lambda tasks: load.run(tasks, at_once, check=check)
+
+
+def compared(loads: Mapping[str, Load], rounds: int) -> Values:
+    """The cost of each load, of the cost of the first one."""
+    settle(loads)
+    found: Values = {}
+    for at_once in AT_ONCE:
+        measured = turns(loads, rounds, at_once)
+        for position, name in list(enumerate(loads))[1:]:
+            found[f"{name}.{at_once}"] = [one.costs[position] / one.costs[0] for one in measured]
+    return found
+
+
+def settle(loads: Mapping[str, Load]) -> None:
+    """Bring every load to where it stays."""
+    for load in loads.values():
+        load.settle()
+    relax_collector()
+
+
+PARTS: dict[str, Callable[[int], Values]] = {
+    "tasks": tasks,
+    "million": million,
+    "memory": growth,
+    "aside": aside,
+    "checks": checks,
+}
+"""What is measured in one process, by name."""

@@ -1,0 +1,81 @@
+"""How long tasks of a pool run, as learned from attempts that succeeded (engine.md section 4).
+
+An estimate is that of the task's kind; of a kind without samples that of the whole pool; without any the pool's
+`default_duration_s`. Of one or two samples the estimate is their weighted mean, m + (x − m)/10, from the third on the
+median. The median is exact, over the last 64 samples: it follows a change within 33 of them, and outliers do not move
+it. A running estimate without a window (P², for example) needs as many lines, and never quite forgets.
+
+Cost. Every success adds a sample, and few tasks ask: only those with a deadline and without a hint. So a sample is
+appended to a short queue, and sorted in when somebody asks.
+
+Invariant: `_sorted` has the samples of `_window`, in order; of at most `limits.MAX_LEARNED_KINDS` kinds something is
+known, the ones that came up last.
+"""
+
+from bisect import bisect_left, insort
+from collections import deque
+
+from cronoq_sansio.limits import MAX_LEARNED_KINDS
+
+WINDOW = 64
+
+
+class Samples:
+    """The last run times of one kind, or of a whole pool, in nanoseconds."""
+
+    __slots__ = ("_sorted", "_window", "fresh")
+
+    def __init__(self) -> None:
+        self.fresh: deque[int] = deque(maxlen=WINDOW)
+        """Not looked at yet; what it drops would be out of the window by now."""
+        self._window: deque[int] = deque()
+        self._sorted: list[int] = []
+
+    def estimate(self) -> int:
+        """In nanoseconds, rounded down; there is a sample."""
+        fresh, window, ordered = self.fresh, self._window, self._sorted
+        while fresh:
+            sample = fresh.popleft()
+            if len(window) == WINDOW:
+                del ordered[bisect_left(ordered, window.popleft())]
+            window.append(sample)
+            insort(ordered, sample)
+        count = len(ordered)
+        if count == 1:
+            return window[0]
+        if count == 2:
+            return window[0] + (window[1] - window[0]) // 10
+        return (ordered[(count - 1) // 2] + ordered[count // 2]) // 2
+
+
+class Durations:
+    """What is known of one pool. `default` is the estimate as long as nothing is, in nanoseconds."""
+
+    __slots__ = ("_default", "_kinds", "_pool")
+
+    def __init__(self, default: int) -> None:
+        self._default = default
+        self._pool = Samples()
+        self._kinds: dict[str, Samples] = {}
+
+    def add(self, kind: str, duration: int) -> None:
+        """An attempt of that kind succeeded after so many nanoseconds."""
+        known = self._kinds.get(kind)
+        if known is None:
+            known = self._learn(kind)
+        known.fresh.append(duration)
+        self._pool.fresh.append(duration)
+
+    def estimate(self, kind: str) -> int:
+        """How long a task of that kind will run, in nanoseconds."""
+        known = self._kinds.get(kind)
+        if known is not None:
+            return known.estimate()
+        return self._pool.estimate() if self._kinds else self._default
+
+    def _learn(self, kind: str) -> Samples:
+        """A kind that nothing is known of; the one that came up first is forgotten when there are too many."""
+        if len(self._kinds) == MAX_LEARNED_KINDS:
+            del self._kinds[next(iter(self._kinds))]
+        known = self._kinds[kind] = Samples()
+        return known

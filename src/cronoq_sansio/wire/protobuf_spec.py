@@ -1,0 +1,195 @@
+"""`TaskSpec` of `cronoq.v1` -> the specification of a task, checked.
+
+One pass. Most tasks ask for nothing beyond pool and class: that is found out once, and nothing is built for them
+(`TaskSpec.scheduling` is None). A fault is a `Rejection` that names the field, down to the entry (`deps[3].target`,
+`resources['gpu']`), and says what is allowed. What only the engine knows (whether a pool, a resource or a parent
+exists, how many units there are) is not asked here.
+
+Invariant: a field of the contract is read or refused, never ignored.
+"""
+
+from collections.abc import Sequence
+
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_RESOURCE_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import Condition, Dependency, Priority, RetryOverride, Scheduling, TaskSpec
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.checks import (
+    check_key,
+    check_labels,
+    check_pairs,
+    check_text,
+    duration,
+    invalid,
+    unix_time,
+)
+from cronoq_sansio.wire.framing import too_large
+
+DEFAULT_POOL = "default"
+DEFAULT_KIND = "default"
+RESERVED_TAGS = "cronoq."
+
+_UNBUILT_OPTIONAL = ("start_in_s", "start_unix_ns", "tolerance_s")
+_ON_SUCCESS = int(Condition.ON_SUCCESS)
+_LAST_CONDITION = int(max(Condition))
+
+
+def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> TaskSpec | Rejection:
+    """A `TaskSpec`, checked. `received` is an upper bound of its encoded size, known without encoding it again."""
+    if task.on_miss or task.HasField("start_in_s") or task.HasField("start_unix_ns") or task.HasField("tolerance_s"):
+        return _unbuilt(task)
+    size, largest = received, limits.max_message_bytes - MESSAGE_HEADROOM
+    if size > largest:
+        size = task.ByteSize()
+        if size > largest:
+            return too_large(size, largest)
+    tags = task.tags
+    pairs = tuple(sorted(tags.items())) if tags else ()
+    content_type, kind, pool, key = task.content_type, task.kind, task.pool, task.key
+    fault = (
+        check_text("content_type", content_type, MAX_CONTENT_TYPE)
+        or check_text("kind", kind, limits.max_kind_len)
+        or check_text("pool", pool, MAX_POOL_NAME)
+        or check_key("key", key, limits.max_key_len)
+        or (_check_tags(pairs, limits) if pairs else None)
+    )
+    if fault is not None:
+        return fault
+    priority = task.priority
+    if not 0 <= priority <= 4:
+        return invalid(f"priority: {priority} is not a number of the enumeration Priority")
+    timeout = None
+    if task.HasField("timeout_s"):
+        parsed = duration("timeout_s", task.timeout_s)
+        if type(parsed) is Rejection:
+            return parsed
+        timeout = parsed
+    retry = _retry(task.retry) if task.HasField("retry") else None
+    if type(retry) is Rejection:
+        return retry
+    scheduling = None
+    if (
+        task.tenant
+        or task.labels
+        or task.resources
+        or task.deps
+        or task.HasField("deadline_in_s")
+        or task.HasField("deadline_unix_ns")
+        or task.HasField("duration_hint_s")
+    ):
+        scheduling = _scheduling(task, limits)
+        if type(scheduling) is Rejection:
+            return scheduling
+    return TaskSpec(
+        task.payload,
+        content_type,
+        kind or DEFAULT_KIND,
+        pool or DEFAULT_POOL,
+        priority - 1 if priority else Priority.NORMAL.value,
+        key,
+        timeout,  # type: ignore[arg-type]
+        retry,  # type: ignore[arg-type]
+        pairs,
+        size,
+        scheduling,  # type: ignore[arg-type]
+    )
+
+
+def _unbuilt(task: pb.TaskSpec) -> Rejection:
+    """Fields of the contract that this version does not act on are refused, never ignored."""
+    field = next((name for name in _UNBUILT_OPTIONAL if task.HasField(name)), "on_miss")
+    return Rejection(Code.UNIMPLEMENTED, f"{field}: not built in this version of the server, leave it unset")
+
+
+def _check_tags(pairs: tuple[tuple[str, str], ...], limits: LimitSettings) -> Rejection | None:
+    for name, _ in pairs:
+        if name.startswith(RESERVED_TAGS):
+            return invalid(f"tags: names that begin with {RESERVED_TAGS!r} are reserved")
+    return check_pairs("tags", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
+
+
+def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:
+    """A number that is 0 is unset; `jitter` counts as sent (server.md, "Decided")."""
+    multiplier = retry.multiplier
+    if not 0 <= multiplier <= MAX_MULTIPLIER:
+        return invalid(f"retry.multiplier: {multiplier} is not a number from 0 to {MAX_MULTIPLIER:.0f}")
+    initial = duration("retry.initial_backoff_s", retry.initial_backoff_s)
+    if isinstance(initial, Rejection):
+        return initial
+    longest = duration("retry.max_backoff_s", retry.max_backoff_s)
+    if isinstance(longest, Rejection):
+        return longest
+    return RetryOverride(
+        retry.max_attempts or None,
+        initial if retry.initial_backoff_s else None,
+        max(multiplier, 1.0) if multiplier else None,
+        longest if retry.max_backoff_s else None,
+        retry.jitter,
+    )
+
+
+def _scheduling(task: pb.TaskSpec, limits: LimitSettings) -> Scheduling | Rejection:
+    """What a task asks of the scheduler beyond pool and class."""
+    if task.HasField("deadline_in_s") and task.HasField("deadline_unix_ns"):
+        return invalid("deadline_in_s and deadline_unix_ns: both are set, at most one of them is allowed")
+    deadline_in = duration("deadline_in_s", task.deadline_in_s) if task.HasField("deadline_in_s") else None
+    if isinstance(deadline_in, Rejection):
+        return deadline_in
+    deadline = unix_time("deadline_unix_ns", task.deadline_unix_ns) if task.HasField("deadline_unix_ns") else None
+    if isinstance(deadline, Rejection):
+        return deadline
+    hint = duration("duration_hint_s", task.duration_hint_s) if task.HasField("duration_hint_s") else None
+    if isinstance(hint, Rejection):
+        return hint
+    dependencies = _dependencies(task.deps, limits)
+    if isinstance(dependencies, Rejection):
+        return dependencies
+    resources = tuple(sorted(task.resources.items()))
+    labels = tuple(sorted(task.labels.items()))
+    fault = (
+        (_check_resources(resources, limits) if resources else None)
+        or check_labels(labels, limits)
+        or check_text("tenant", task.tenant, limits.max_key_len)
+    )
+    return fault or Scheduling(deadline, deadline_in, hint, dependencies, resources, labels, task.tenant)
+
+
+def _dependencies(deps: Sequence[pb.Dep], limits: LimitSettings) -> tuple[Dependency, ...] | Rejection:
+    """In the order of the request, which errors of the engine count by. UNSPECIFIED is on success."""
+    if len(deps) > limits.max_deps:
+        return invalid(f"deps: {len(deps)} entries, at most {limits.max_deps} are allowed (limits.max_deps)")
+    found: list[Dependency] = []
+    for index, dep in enumerate(deps):
+        condition = dep.cond
+        if not 0 <= condition <= _LAST_CONDITION:
+            return invalid(f"deps[{index}].cond: {condition} is not a number of the enumeration EdgeCond")
+        ref = dep.target
+        which = ref.WhichOneof("target")
+        target: int | str = ref.id if which == "id" else ref.key
+        if which == "id" and not target:
+            return invalid(f"deps[{index}].target.id: found 0; allowed is the id of a task, which is at least 1")
+        if not target:
+            return invalid(f"deps[{index}].target: an id or a key must be set")
+        if which == "key":
+            fault = check_text(f"deps[{index}].target.key", ref.key, limits.max_key_len)
+            if fault is not None:
+                return fault
+        found.append(Dependency(target, condition or _ON_SUCCESS))
+    return tuple(found)
+
+
+def _check_resources(resources: tuple[tuple[str, int], ...], limits: LimitSettings) -> Rejection | None:
+    """Sorted by name, so an empty one comes first."""
+    count, most = len(resources), limits.max_resources
+    if count > most:
+        return invalid(f"resources: {count} entries, at most {most} are allowed (limits.max_resources)")
+    if not resources[0][0]:
+        return invalid("resources: a name is empty")
+    for name, units in resources:
+        fault = check_text("resources: a name", name, MAX_RESOURCE_NAME)
+        if fault is not None:
+            return fault
+        if not units:
+            return invalid(f"resources[{name!r}]: found 0 units; allowed is at least 1")
+    return None

@@ -1,0 +1,83 @@
+"""Learned run times against the list of all samples."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.durations import Durations
+from cronoq_sansio.limits import MAX_LEARNED_KINDS
+
+
+def learned(*samples, kind="mail"):
+    durations = Durations(7)
+    for sample in samples:
+        durations.add(kind, sample)
+    return durations
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ((), 7),
+        ((100,), 100),
+        ((100, 200), 110),
+        ((200, 100), 190),
+        ((100, 100, 1_000_000), 100),
+        ((4, 1, 9, 2), 3),
+        ((4, 1, 9, 3), 3),
+        ((SECOND,) * 40 + (2 * SECOND,) * 32, SECOND * 3 // 2),
+        ((SECOND,) * 40 + (2 * SECOND,) * 33, 2 * SECOND),
+    ],
+)
+def test_estimates(samples, expected):
+    durations = learned(*samples)
+    assert durations.estimate("mail") == expected
+    assert durations.estimate("another") == expected, "all that is known of the pool"
+
+
+def test_a_kind_comes_before_its_pool():
+    durations = learned(10, 20, 30, 40, kind="fast")
+    durations.add("slow", 1_000)
+    assert durations.estimate("fast") == 25
+    assert durations.estimate("slow") == 1_000
+    assert durations.estimate("") == 30
+
+
+def naive(samples, default):
+    if not samples:
+        return default
+    if len(samples) < 3:
+        mean = samples[0]
+        for sample in samples[1:]:
+            mean += (sample - mean) // 10
+        return mean
+    ordered = sorted(samples[-64:])
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.one_of(st.integers(0, 9), st.integers(0, 10**9)), st.booleans())))
+def test_against_the_list_of_all_samples(history):
+    durations, known = Durations(7), []
+    for kind, duration, ask in history * 3:
+        durations.add(kind, duration)
+        known.append((kind, duration))
+        if ask:
+            for asked in "abcd":
+                own = [duration for kind, duration in known if kind == asked]
+                assert durations.estimate(asked) == naive(own or [duration for _, duration in known], 7)
+
+
+def test_samples_that_nobody_asks_for_do_not_pile_up():
+    durations = learned(*range(10_000))
+    assert len(durations._pool.fresh) == 64
+    assert durations.estimate("mail") == (9_967 + 9_968) // 2
+
+
+def test_the_kind_that_came_up_first_is_forgotten_first():
+    durations = Durations(7)
+    for number in range(MAX_LEARNED_KINDS + 1):
+        durations.add(f"kind {number}", number)
+    assert len(durations._kinds) == MAX_LEARNED_KINDS
+    assert durations.estimate("kind 1") == 1
+    assert durations.estimate("kind 0") == MAX_LEARNED_KINDS - 32, "as the pool does"

@@ -203,7 +203,7 @@ class Model:
             weight = dict(task.pool.tenant_weights).get(tenant, 1)
             share, mine = (task.pool.name, task.priority), (task.pool.name, task.priority, tenant)
             task.tag = max(self.virtual.get(share, 0), self.finish.get(mine, 0))
-            self.finish[mine] = task.tag + round(SHARE / weight)
+            self.finish[mine] = task.tag + max(1, round(SHARE / Fraction(weight)))
 
     def start(self, task: NaiveTask, group: NaiveGroup) -> None:
         """One more attempt."""

@@ -75,6 +75,11 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
     """Judge every edge anew."""
     impossible = False
     for edge in task.stored_edges:
+        if edge.key and (known := model.by_key(edge.key)) is not None:
+            model.note("recovery", "its key appeared")
+            edge.parent, edge.key = known.id, ""
+            if isinstance(known, NaiveEnded):
+                ends = {**ends, known.id: known.status}
         if edge.parent in ends:
             possible = met(edge.condition, ends[edge.parent])
             model.note("recovery", f"edge {'met' if possible else 'impossible'}")

@@ -22,7 +22,7 @@ FEATURES = ("deadlines", "dependencies", "labels", "resources", "tenants", "wait
 KEYS = tuple(f"k{number}" for number in range(24))
 GPU: ev.Labels = (("gpu", "a100"),)
 GROUPS: tuple[ev.Labels, ...] = ((), GPU, (*GPU, ("zone", "b")))
-DEMANDS: tuple[ev.Labels, ...] = ((), (), (), GPU, GPU, (("zone", "b"),), (("zone", "nowhere"),))
+DEMANDS: tuple[ev.Labels, ...] = (GPU, GPU, GPU, (("zone", "b"),), (("zone", "nowhere"),))
 NOBODY = 1 << 62  #: an id that no task and no lease has
 SPANS = (0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND)
 
@@ -115,6 +115,7 @@ class Workload:
     def some_lease(self, held: bool | None = None) -> int:
         """Mostly a live lease, else one that ended."""
         leases = [lease.id for lease in self.world.model.leases if held in (None, lease.held)]
+        leases = leases or [lease.id for lease in self.world.model.leases]
         if leases and not self.one_in(12):
             return self.choices.pick(leases)
         return max(self.world.model.next_lease - 1 - self.choices.pick(range(5)), 0)
@@ -143,17 +144,15 @@ class Workload:
     def scheduling(self, keys: Sequence[str]) -> Scheduling | None:
         """What some task asks for beside pool and class."""
         pick, features = self.choices.pick, self.features
-        if self.one_in(3):
-            return None
         deadline = deadline_in = hint = None
-        if "deadlines" in features and self.one_in(2):
+        if "deadlines" in features and self.one_in(3):
             if self.one_in(2):
                 deadline = max(self.world.model.wall() + pick([-40, -5, 0, 1, 3, 8, 20]) * SECOND, 0)
             else:
                 deadline_in = pick([0, 1, 4, 10, 30]) * SECOND
             hint = pick([None, None, 0, 2 * SECOND, 8 * SECOND])
         dependencies: tuple[Dependency, ...] = ()
-        if "dependencies" in features and self.one_in(2):
+        if "dependencies" in features and self.one_in(3):
             dependencies = tuple(self.dependency(keys) for _ in range(pick([1, 1, 1, 2, 3])))
         resources: dict[str, int] = {}
         if "resources" in features and self.one_in(2):
@@ -161,7 +160,7 @@ class Workload:
                 resources[pick(["api", "db", "disk", "mail"])] = pick([1, 1, 1, 2])
             if self.one_in(25):
                 resources[pick(["api", "db", "nothing"])] = pick([0, 1, 9])
-        labels = pick(DEMANDS) if "labels" in features else ()
+        labels = pick(DEMANDS) if "labels" in features and self.one_in(3) else ()
         tenant = pick(["", "red", "white", "blue"]) if "tenants" in features else ""
         return Scheduling(deadline, deadline_in, hint, dependencies, tuple(sorted(resources.items())), labels, tenant)
 
@@ -306,6 +305,8 @@ class Workload:
         """The process dies and another takes over."""
         if self.together is None:
             self.world.crash(self.choices.pick(SPANS), self.choices.pick([-10, 0, 0, 10]) * SECOND)
+            for _ in range(self.choices.pick([0, 4, 8])):
+                self.offer_slots()
 
     def at_once(self) -> None:
         """Several things happen in one step."""
@@ -316,6 +317,13 @@ class Workload:
             self.happen()
         events, self.together = self.together, None
         self.world.handle(*events)
+
+    def live(self, happenings: int, phase: int = 200) -> None:
+        """Let so much happen, in phases; in each of them tasks ask for other things."""
+        for number in range(happenings):
+            if number % phase == 0:
+                self.features = [name for name in FEATURES if self.one_in(2)]
+            self.happen()
 
     def happen(self) -> None:
         """Something happens."""
@@ -330,12 +338,12 @@ OFTEN = {
     "cancel": 4,
     "withdraw": 2,
     "watch": 1,
-    "offer_slots": 7,
+    "offer_slots": 10,
     "release": 5,
-    "release_all": 8,
+    "release_all": 12,
     "give_back": 3,
     "renew": 4,
-    "succeed": 16,
+    "succeed": 20,
     "fail": 8,
     "give_up": 2,
     "refuse": 4,

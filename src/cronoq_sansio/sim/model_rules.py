@@ -85,7 +85,7 @@ def free_slots(model: "Model", pool: PoolSettings) -> int:
     """Slots of the pool that nobody fills and no called task counts on."""
     groups = [group for group in model.groups if group.pool == pool.name]
     called = sum(task.called for task in model.tasks.values() if task.pool is pool)
-    return sum(group.capacity - busy(model, group) for group in groups) - called
+    return sum(max(group.capacity - busy(model, group), 0) for group in groups) - called
 
 
 # --- queues

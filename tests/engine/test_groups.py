@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.engine.labels import Group, Groups
+from cronoq_sansio.settings import ResourceSettings
 from tests.engine.harness import Rig, spec
 
 A = (("a", "1"),)
@@ -71,3 +72,16 @@ def test_best_is_the_best(operations):
         assert groups.best() is min(rooms, key=Group.rank, default=None)
         assert groups.busy == len(taken) == sum(group.busy for group in groups.by_labels.values())
         assert groups.capacity == sum(group.capacity for group in groups.by_labels.values())
+
+
+def test_a_group_that_runs_more_than_it_offers_takes_no_slot_of_others():
+    """Whoever waits for a resource is called as long as any group has a slot for it."""
+    rig = Rig(resources=(ResourceSettings("db", "semaphore", permits=1),))
+    rig.slots(2)
+    first, _ = rig.submit(spec(resources={"db": 1}), spec())
+    rig.slots(0)
+    (waiter,) = rig.submit(spec(resources={"db": 1}))
+    rig.slots(1, (("gpu", "a100"),))
+    assert rig.engine.statistics()["parked"] == 1
+    rig.complete(first)
+    assert rig.status(waiter) == "RUNNING"

@@ -82,6 +82,15 @@ def test_a_heartbeat_after_a_stop_counts_from_its_own_time(rig):
     assert rig.status(task) == "RETRYING"
 
 
+def test_a_heartbeat_after_a_stall_never_shortens_a_lease(rig):
+    """The lease was released after the stall and before the engine heard of it: lease time goes back under it."""
+    task = running(rig)
+    rig.handle(ev.Stalled(9 * SECOND))
+    rig.handle(ev.LeaseRenewed(rig.lease(task).id))
+    due = rig.lease(task).beat + rig.engine.pools["default"].settings.lease_ttl + rig.engine.leases.excused
+    assert rig.engine.next_timeout() == due
+
+
 def test_a_hanging_commit_parks_expiry_and_timeout(rig):
     task = running(rig, timeout=12 * SECOND)
     rig.advance(5 * SECOND)

@@ -4,12 +4,13 @@ import pytest
 
 from tests.tidy.tree import imports, module_of, name_of, python_files
 
-SHARED, ENGINE, SERVICE, WIRE, FACADE, RUNTIME = range(6)
+SHARED, ENGINE, SERVICE, WIRE, FACADE, SIM, RUNTIME = range(7)
 RINGS = {
     "cronoq_sansio.engine": ENGINE,
     "cronoq_sansio.outbox": ENGINE,
     "cronoq_sansio.service": SERVICE,
     "cronoq_sansio.wire": WIRE,
+    "cronoq_sansio.sim": SIM,
     "cronoq": RUNTIME,
 }
 THIRD_PARTIES = {
@@ -18,7 +19,10 @@ THIRD_PARTIES = {
     SERVICE: (),
     WIRE: ("google.protobuf", "h2", "hpack", "hyperframe"),
     FACADE: (),
+    SIM: (),
 }
+#: What the naive model may know of the engine: the words, and the formula of the backoff. It has rules of its own.
+ENGINE_WORDS = ("cronoq_sansio.engine.events", "cronoq_sansio.engine.records", "cronoq_sansio.engine.retry")
 #: What the bytes may know of the service: the words, not the machine.
 SERVICE_WORDS = ("cronoq_sansio.service.messages", "cronoq_sansio.service.access")
 #: These run under asyncio too, or in a thread, so they may not need Trio.
@@ -58,6 +62,12 @@ def test_bytes_know_the_words_of_the_service_alone(path):
     for line, module in imports(path, for_types=False):
         if ring(module) == SERVICE:
             assert module in SERVICE_WORDS, f"{path}:{line}: {module}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if "/sim/model" in name_of(path)], ids=name_of)
+def test_the_model_has_rules_of_its_own(path):
+    modules = [module for _, module in imports(path, for_types=False) if ring(module) == ENGINE]
+    assert not [module for module in modules if module not in ENGINE_WORDS]
 
 
 @pytest.mark.parametrize("path", [path for path in FILES if name_of(path).startswith(WITHOUT_TRIO)], ids=name_of)

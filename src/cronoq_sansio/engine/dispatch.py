@@ -122,8 +122,9 @@ class Pool:
         self.pending_by_class[task.spec.priority] += difference
 
     def free_slots(self) -> int:
-        """Slots that no lease fills; negative when workers offer fewer than they run."""
-        return self.groups.capacity - self.groups.busy
+        """Slots that no lease fills."""
+        groups = self.groups
+        return groups.capacity - groups.busy + groups.overbusy
 
     # --- plans
 

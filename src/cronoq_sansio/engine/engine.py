@@ -401,8 +401,8 @@ class Engine:
 
     def _renewed(self, event: ev.LeaseRenewed) -> None:
         lease = self.leases.held(event.lease)
-        if lease is not None:
-            lease.beat = self.now - self.leases.excused
+        if lease is not None:  # lease time may have gone back since, and a heartbeat never shortens a lease
+            lease.beat = max(lease.beat, self.now - self.leases.excused)
 
     def _succeeded(self, event: ev.AttemptSucceeded) -> None:
         lease = self.leases.live.get(event.lease)

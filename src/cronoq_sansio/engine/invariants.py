@@ -113,6 +113,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert not busy, f"pool {name}: leases in groups that do not exist: {busy}"
     assert groups.capacity == sum(group.capacity for group in groups.by_labels.values()), f"pool {name}: capacity"
     assert groups.busy == sum(group.busy for group in groups.by_labels.values()), f"pool {name}: busy"
+    free = sum(max(group.capacity - group.busy, 0) for group in groups.by_labels.values())
+    assert pool.free_slots() == free, f"pool {name}: free slots are miscounted"
     assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"
     if not engine._held and not engine._more:
         idle = [lane for lane in pool.every_lane() if lane.ready and lane.demand.has_room()]

@@ -116,12 +116,25 @@ class Demand:
 class Groups:
     """The worker groups of one pool, and the demands of its tasks."""
 
-    __slots__ = ("_demanding", "_labelled", "_number", "busy", "by_labels", "capacity", "demands", "plain", "varied")
+    __slots__ = (
+        "_demanding",
+        "_labelled",
+        "_number",
+        "busy",
+        "by_labels",
+        "capacity",
+        "demands",
+        "overbusy",
+        "plain",
+        "varied",
+    )
 
     def __init__(self) -> None:
         self.by_labels: dict[Labels, Group] = {}
         self.capacity = 0
         self.busy = 0
+        self.overbusy = 0
+        """Leases beyond the capacities of their groups: who runs more than it offers takes no slot of others."""
         self.plain = Demand((), 0)
         """The demand for nothing, which always exists."""
         self.demands: dict[Labels, Demand] = {(): self.plain}
@@ -143,6 +156,7 @@ class Groups:
                 return []
             group = self._new_group(labels)
         self.capacity += capacity - group.capacity
+        self.overbusy += max(group.busy - capacity, 0) - max(group.busy - group.capacity, 0)
         group.capacity = capacity
         return self._changed(group)
 
@@ -167,12 +181,16 @@ class Groups:
         """Fill a slot."""
         group.busy += 1
         self.busy += 1
+        if group.busy > group.capacity:
+            self.overbusy += 1
         if self.varied:
             self._changed(group)
 
     def free(self, labels: Labels) -> list["Lane"] | None:
         """Empty a slot. Lanes that may open again."""
         group = self.by_labels[labels]
+        if group.busy > group.capacity:
+            self.overbusy -= 1
         group.busy -= 1
         self.busy -= 1
         if self.varied or not group.capacity or self.plain.closed:

@@ -44,11 +44,13 @@ class Leases:
         A lease that passed to another worker keeps its first start for the timeout.
         """
         lease.held = True
-        lease.beat = beat = now - self.excused
+        beat = now - self.excused
         if lease.started < 0:
-            lease.started = beat
+            lease.started = lease.beat = beat
+        elif beat > lease.beat:  # lease time may have gone back since its last release
+            lease.beat = beat
         if not lease.timed:
-            self._time(lease, beat)
+            self._time(lease)
 
     def withdraw(self, lease: Lease) -> None:
         """No worker has it any more; it may be released again."""
@@ -60,22 +62,25 @@ class Leases:
         del self.live[lease.id]
 
     def pop_due(self, now: int) -> tuple[Lease, bool] | None:
-        """A held lease whose time is up, and whether it was its timeout (True) or its expiry (False)."""
+        """A held lease whose time is up, and whether it was its timeout (True) or its expiry (False).
+
+        What was due first comes first, between equals the older lease, however often anybody has looked before.
+        """
         if self.parked:
             return None
         lease_now = now - self.excused
         heap = self._heap
         while heap and heap[0][0] <= lease_now:
-            lease = heappop(heap)[2]
+            due, _, lease = heappop(heap)
             lease.timed = False
             if not lease.held:
                 continue
+            if due < _due(lease):  # there was a heartbeat; if its time is up nevertheless it comes up again
+                self._time(lease)
+                heap = self._heap
+                continue
             timeout = lease.task.spec.timeout
-            if timeout is not None and lease.started + timeout <= lease_now:
-                return lease, True
-            if lease.beat + lease.task.pool.settings.lease_ttl <= lease_now:
-                return lease, False
-            self._time(lease, lease.beat)
+            return lease, timeout is not None and lease.started + timeout <= lease_now
         return None
 
     def next_timeout(self) -> int | None:
@@ -85,15 +90,18 @@ class Leases:
             heappop(heap)[2].timed = False
         return heap[0][0] + self.excused if heap and not self.parked else None
 
-    def _time(self, lease: Lease, beat: int) -> None:
-        task = lease.task
-        due = beat + task.pool.settings.lease_ttl
-        timeout = task.spec.timeout
-        if timeout is not None and lease.started + timeout < due:
-            due = lease.started + timeout
+    def _time(self, lease: Lease) -> None:
         lease.timed = True
         heap = self._heap
-        heappush(heap, (due, lease.id, lease))
+        heappush(heap, (_due(lease), lease.id, lease))
         if len(heap) > MIN_GARBAGE and len(heap) > 2 * len(self.live):
             self._heap = [entry for entry in heap if entry[2].live]
             heapify(self._heap)
+
+
+def _due(lease: Lease) -> int:
+    """The earlier of expiry and timeout, in lease time."""
+    task = lease.task
+    due = lease.beat + task.pool.settings.lease_ttl
+    timeout = task.spec.timeout
+    return lease.started + timeout if timeout is not None and lease.started + timeout < due else due

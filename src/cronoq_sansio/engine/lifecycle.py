@@ -285,7 +285,7 @@ def _end_lease(engine: "Engine", lease: Lease) -> Pool:
     task.lease = None
     groups = pool.groups
     only = groups.plain.only
-    if only is not None and not groups.varied and only.capacity and not groups.plain.closed:
+    if only is not None and not groups.varied and only.busy <= only.capacity and not groups.plain.closed:
         only.busy -= 1
         groups.busy -= 1
     else:

@@ -1,0 +1,126 @@
+"""What is compared: what an engine says in a step, how it looks afterwards, and what a store says of it."""
+
+from collections.abc import Sequence
+
+from cronoq_sansio.engine.actions import (
+    Answer,
+    BatchOutcome,
+    CancelOutcome,
+    Dispatch,
+    EngineStep,
+    OnceDurable,
+    Submitted,
+    TaskEnded,
+    TaskMoved,
+)
+from cronoq_sansio.engine.engine import Engine
+from cronoq_sansio.engine.records import TaskChanged, TaskFinished
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.sim.model import Model, Said
+from cronoq_sansio.sim.store import NaiveStore
+from cronoq_sansio.spec import TaskStatus
+
+
+def said_by(step: EngineStep) -> list[Said]:
+    """What a step says, in the words of the model: first what may be done at once."""
+    found: list[Said] = [("aborted", abort.lease.id, abort.reason) for abort in step.at_once]
+    for action in step.once_durable:
+        if type(action) is Dispatch:
+            lease = action.lease
+            found.append(("dispatched", lease.task.id, lease.attempt, lease.id, lease.group))
+        elif type(action) is TaskEnded:
+            found.append(("ended", action.task.id, TaskStatus(action.task.status).name))
+        elif type(action) is TaskMoved:
+            found.append(("moved", action.task_id, TaskStatus(action.status).name, action.attempt))
+        else:
+            assert type(action) is Answer
+            found.append(answer(action))
+    return found
+
+
+def answer(action: Answer) -> Said:
+    """An answer in the words of the model."""
+    outcome = action.outcome
+    if isinstance(outcome, Submitted):
+        return ("submitted", action.request, outcome.task_id, outcome.duplicate)
+    if isinstance(outcome, BatchOutcome):
+        return ("batch", action.request, tuple((member.task_id, member.duplicate) for member in outcome.members))
+    if isinstance(outcome, CancelOutcome):
+        return ("cancelled", action.request, outcome.cancelled)
+    assert isinstance(outcome, Rejection)
+    indices = tuple(int(text) for name, text in outcome.details if name == "cronoq-batch-index")
+    return ("refused", action.request, outcome.code.value, indices)
+
+
+def shown_by(action: OnceDurable) -> list[int]:
+    """Ids of the tasks that the action tells about."""
+    if isinstance(action, Dispatch):
+        return [action.lease.task.id]
+    if isinstance(action, TaskEnded):
+        return [action.task.id]
+    if isinstance(action, TaskMoved):
+        return [action.task_id]
+    if isinstance(action.outcome, Submitted):
+        return [action.outcome.task_id]
+    if isinstance(action.outcome, BatchOutcome):
+        return [member.task_id for member in action.outcome.members]
+    return []
+
+
+def agree(expected: Sequence[Said], found: Sequence[Said]) -> bool:
+    """Whether the engine said what the model says; aborts are compared for themselves."""
+    aborts = [said for said in expected if said[0] == "aborted"]
+    others = [said for said in expected if said[0] != "aborted"]
+    return len(expected) == len(found) and all(map(_agree, [*aborts, *others], found))
+
+
+def _agree(expected: Said, found: Said) -> bool:
+    if expected[0] == found[0] == "refused" and expected[3]:
+        allowed, blamed = expected[3], found[3]  # of a cycle in a batch any member may be blamed
+        assert isinstance(allowed, tuple) and isinstance(blamed, tuple)
+        return expected[:3] == found[:3] and len(blamed) == 1 and blamed[0] in allowed
+    return expected == found
+
+
+def view_of(engine: Engine) -> dict[str, object]:
+    """An engine as the model sees it."""
+    tasks = engine.tasks
+    return {
+        "tasks": {
+            task.id: (TaskStatus(task.status).name, task.attempt, task.pool.name) for task in tasks.live.values()
+        },
+        "pending": {name: pool.pending_by_class for name, pool in engine.pools.items()},
+        "groups": {
+            name: sorted((group.labels, group.capacity, group.busy) for group in pool.groups.by_labels.values())
+            for name, pool in engine.pools.items()
+        },
+        "leases": {lease.id: (lease.task.id, lease.group, lease.held) for lease in engine.leases.live.values()},
+        "remembered": sorted(known.task_id for known in tasks._retained.values() if known.expires > engine.now),
+        "totals": {
+            name: getattr(engine.totals, name)
+            for name in sorted(type(engine.totals).__slots__)
+            if getattr(engine.totals, name)
+        },
+    }
+
+
+def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
+    """Where the rows of live tasks are not what the model says they are."""
+    found = [f"task {task_id} is live and has no row" for task_id in model.tasks if task_id not in store.inserted]
+    for task_id in store.inserted:
+        state, task = store.states.get(task_id), model.tasks.get(task_id)
+        if task is None:
+            if type(state) is not TaskFinished:
+                found.append(f"task {task_id} has ended, its row says {state}")
+            continue
+        status, attempt, due = TaskStatus.READY, 0, 0
+        if type(state) is TaskChanged:
+            status, attempt, due = TaskStatus(state.status), state.attempt, state.due
+        expected = (task.stored_status, task.stored_attempt, task.stored_due)
+        if type(state) is TaskFinished or expected != (status, attempt, due):
+            found.append(f"task {task_id} should be stored as {expected}, its row says {state}")
+        edges = [(edge.parent, edge.key, edge.condition) for edge in store.edges[task_id]]
+        wanted = [(edge.parent, edge.key, edge.condition) for edge in task.stored_edges]
+        if edges != wanted:
+            found.append(f"task {task_id} should be stored with edges {wanted}, the rows say {edges}")
+    return found

@@ -1,0 +1,510 @@
+"""A naive scheduler: the rules of the engine written a second time, as plainly as possible.
+
+It takes the same events and says in plain tuples what it decides (`Said`), in the same order. It sorts everything at
+every pick and counts everything anew whenever a count is asked for; what it keeps is in `model_state.py`. It shares the
+words with the engine (events, specifications, settings) and the formula of the backoff, and nothing else. It is meant
+for a few dozen tasks.
+
+The rules stand in `model_rules.py` (what runs next), `model_admission.py` (what is taken in), `model_recovery.py` and
+here (what happens to a task). `notes` counts each rule that was followed, as pairs of operation and outcome, so that a
+test can tell what a random run never reached.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from fractions import Fraction
+from random import Random
+
+from cronoq_sansio.engine import events as ev
+from cronoq_sansio.engine import retry
+from cronoq_sansio.settings import Settings
+from cronoq_sansio.sim import model_admission as admission
+from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim.model_state import (
+    NaiveEnded,
+    NaiveGroup,
+    NaiveLease,
+    NaiveResource,
+    NaiveSubmission,
+    NaiveTask,
+    met,
+)
+from cronoq_sansio.spec import TaskStatus
+
+Said = tuple[object, ...]
+
+SHARE = 1 << 32  #: what a task of a tenant of weight 1 adds to its tag
+
+
+class Model:
+    """All tasks of one term, naively."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        *,
+        now: int,
+        wall_offset: int = 0,
+        seed: int = 0,
+        first_task_id: int = 1,
+        first_lease_id: int = 1,
+    ) -> None:
+        self.settings = settings
+        self.limits = settings.limits
+        self.now = now
+        self.wall_offset = wall_offset
+        self.random = Random(seed)
+        self.next_task = first_task_id
+        self.next_lease = first_lease_id
+        self.tasks: dict[int, NaiveTask] = {}
+        self.leases: list[NaiveLease] = []
+        self.groups: list[NaiveGroup] = []
+        self.resources = {resource.name: NaiveResource(resource, now) for resource in settings.resources}
+        self.learned = rules.Learned()
+        self.virtual: dict[tuple[str, int], int] = {}
+        """Of each pool and class: the highest tag that was dispatched."""
+        self.finish: dict[tuple[str, int, str], int] = {}
+        """Of each pool, class and tenant: the tag after its last task."""
+        self.remembered: list[NaiveEnded] = []
+        """Within the retention, in the order of their ends."""
+        self.news: list[NaiveEnded] = []
+        """Ends that the children have not heard of yet."""
+        self.waiting: list[NaiveSubmission] = []
+        self.places = 0
+        self.turn = 0
+        self.excused = 0
+        """Time that does not count against leases."""
+        self.parked = False
+        """Leases neither expire nor time out."""
+        self.held = False
+        self.watched = False
+        self.said: list[Said] = []
+        self.totals: Counter[str] = Counter()
+        self.notes: Counter[tuple[str, str]] = Counter()
+
+    def handle(self, events: Sequence[ev.Event], now: int) -> list[Said]:
+        """Apply events in order, then dispatch; what was decided."""
+        self.now = max(self.now, now)
+        self.said = []
+        self.remembered = [ended for ended in self.remembered if ended.expires > self.now]
+        for event in events:
+            HANDLERS[type(event)](self, event)
+        self.hear()
+        if [type(event) for event in events] != [ev.LeasesReleased]:
+            self.run()
+        return self.said
+
+    def run(self) -> None:
+        """Dispatch, let in who waits for room, and so on until neither changes anything."""
+        while True:
+            if not self.held:
+                rules.pump(self)
+            if not admission.let_in(self):
+                return
+            self.hear()
+
+    def wall(self) -> int:
+        """Wall time."""
+        return self.now + self.wall_offset
+
+    def next_turn(self) -> int:
+        """A number above all before."""
+        self.turn += 1
+        return self.turn
+
+    def note(self, operation: str, outcome: str) -> None:
+        """This rule was followed."""
+        self.notes[operation, outcome] += 1
+
+    # --- looking
+
+    def by_key(self, key: str) -> NaiveTask | NaiveEnded | None:
+        """The task that has the key: live, else the last one that is remembered."""
+        for task in self.tasks.values():
+            if task.spec.key == key:
+                return task
+        named = [ended for ended in self.remembered if ended.key == key]
+        return named[-1] if named else None
+
+    def by_id(self, task_id: int) -> NaiveTask | NaiveEnded | None:
+        """A task, live or remembered."""
+        return self.tasks.get(task_id) or next((ended for ended in self.remembered if ended.id == task_id), None)
+
+    def lease(self, lease_id: int, *, held: bool | None = None) -> NaiveLease | None:
+        """A live lease, with `held` only one that a worker has or only one that none has."""
+        for lease in self.leases:
+            if lease.id == lease_id and held in (None, lease.held):
+                return lease
+        return None
+
+    def due(self) -> int | None:
+        """When the next thing happens by itself, on the `now` scale; None when nothing will."""
+        times = [task.due for task in self.tasks.values() if task.due is not None]
+        if not self.parked:
+            times += [lease.due() + self.excused for lease in self.leases if lease.held]
+        if not self.held:
+            starts = [rules.earliest_start(self, task) for task in rules.parked(self)]
+            times += [start for start in starts if start is not None]
+        return min(times, default=None)
+
+    def view(self) -> dict[str, object]:
+        """Everything that can be compared with an engine."""
+        pools = [pool.name for pool in self.settings.pools]
+        pending = [task for task in self.tasks.values() if task.status != TaskStatus.RUNNING]
+        return {
+            "tasks": {task.id: (task.status.name, task.attempt, task.spec.pool) for task in self.tasks.values()},
+            "pending": {
+                name: [sum(task.spec.pool == name and task.priority == index for task in pending) for index in range(4)]
+                for name in pools
+            },
+            "groups": {
+                name: sorted(
+                    (group.labels, group.capacity, rules.busy(self, group))
+                    for group in self.groups
+                    if group.pool == name
+                )
+                for name in pools
+            },
+            "leases": {lease.id: (lease.task.id, lease.labels, lease.held) for lease in self.leases},
+            "remembered": sorted(ended.id for ended in self.remembered if ended.expires > self.now),
+            "totals": {name: count for name, count in sorted(self.totals.items()) if count},
+        }
+
+    # --- the life of a task
+
+    def tell(self, task: NaiveTask) -> None:
+        """Who watches hears of the status."""
+        if self.watched:
+            self.said.append(("moved", task.id, task.status.name, task.attempt))
+
+    def admit(self, task: NaiveTask, *, runs: bool = True) -> None:
+        """A new task; it has its edges. `runs`: it will once they are met."""
+        self.tasks[task.id] = task
+        self.totals["submitted"] += 1
+        self.tell(task)
+        if task.edges:
+            self.store(task, 0 if task.due is None else task.due + self.wall_offset)
+        elif runs:
+            self.make_ready(task)
+
+    def make_ready(self, task: NaiveTask) -> None:
+        """Nothing keeps it from running but slots and resources."""
+        task.status = TaskStatus.READY
+        task.due = None
+        self.queue(task)
+        self.tell(task)
+
+    def queue(self, task: NaiveTask) -> None:
+        """It goes into a queue: what its place there depends on is decided now."""
+        hint = task.asked.duration_hint
+        task.estimate = self.learned.estimate(task.pool, task.spec.kind) if hint is None else hint
+        if task.tag < 0 and rules.has_shares(task.pool) and task.asked.deadline is None:
+            tenant = task.asked.tenant
+            weight = dict(task.pool.tenant_weights).get(tenant, 1)
+            share, mine = (task.pool.name, task.priority), (task.pool.name, task.priority, tenant)
+            task.tag = max(self.virtual.get(share, 0), self.finish.get(mine, 0))
+            self.finish[mine] = task.tag + max(1, round(SHARE / Fraction(weight)))
+
+    def start(self, task: NaiveTask, group: NaiveGroup) -> None:
+        """One more attempt."""
+        for name, units in task.asked.resources:
+            self.resources[name].level -= units  # of a semaphore nobody looks at it
+        task.called = False
+        task.status = TaskStatus.RUNNING
+        task.attempt += 1
+        share = (task.pool.name, task.priority)
+        self.virtual[share] = max(self.virtual.get(share, 0), task.tag)
+        lease = NaiveLease(self.next_lease, task, group.labels)
+        self.next_lease += 1
+        self.leases.append(lease)
+        self.totals["dispatched"] += 1
+        self.store(task)
+        self.tell(task)
+        self.say_dispatch(lease)
+
+    def say_dispatch(self, lease: NaiveLease) -> None:
+        """The lease goes to its group."""
+        self.said.append(("dispatched", lease.task.id, lease.task.attempt, lease.id, lease.labels))
+
+    def store(self, task: NaiveTask, due: int = 0) -> None:
+        """What a store says of the task from now on; `due` is wall time."""
+        task.stored_status, task.stored_attempt, task.stored_due = task.status, task.attempt, due
+
+    def end_lease(self, lease: NaiveLease) -> NaiveTask:
+        """The attempt is over: slot and permits are free."""
+        self.leases.remove(lease)
+        self.drop_groups()
+        lease.task.place = 0
+        return lease.task
+
+    def drop_groups(self) -> None:
+        """A group without slots and leases does not exist."""
+        self.groups = [group for group in self.groups if group.capacity or rules.busy(self, group)]
+
+    def fail(self, lease: NaiveLease, *, permanent: bool = False, retry_after: int = 0) -> None:
+        """The attempt failed."""
+        task = self.end_lease(lease)
+        if permanent:
+            self.end(task, TaskStatus.FAILED)
+        else:
+            self.retry_or_bury(task, retry_after)
+
+    def retry_or_bury(self, task: NaiveTask, retry_after: int = 0) -> None:
+        """Another attempt later, if there is one left."""
+        if task.attempt >= task.policy.max_attempts:
+            self.end(task, TaskStatus.DEAD_LETTERED)
+            return
+        delay = retry.delay(task.policy, task.attempt + 1, retry_after, self.random)
+        task.status = TaskStatus.RETRYING
+        task.due, task.turn = self.now + delay, self.next_turn()
+        self.totals["retries"] += 1
+        self.store(task, self.wall() + delay)
+        self.tell(task)
+
+    def end(self, task: NaiveTask, status: TaskStatus) -> None:
+        """A task has ended."""
+        del self.tasks[task.id]
+        expires = self.now + self.limits.key_retention
+        ended = NaiveEnded(task.id, task.spec.pool, task.spec.key, status, self.wall(), expires)
+        self.remember(ended)
+        self.totals[status.name.lower()] += 1
+        self.said.append(("ended", task.id, status.name))
+        self.news.append(ended)
+
+    def remember(self, ended: NaiveEnded) -> None:
+        """Keep what is known of a finished task, and forget the oldest when there are too many."""
+        self.remembered.append(ended)
+        while len(self.remembered) > self.limits.key_retention_max:
+            self.remembered.pop(0)
+
+    def hear(self) -> None:
+        """Children hear how their parents ended, first end first; the ends that this causes come last."""
+        while self.news:
+            parent = self.news.pop(0)
+            children = [
+                (edge.turn, task) for task in self.tasks.values() for edge in task.edges if edge.parent == parent.id
+            ]
+            for _, task in sorted(children, key=lambda child: child[0]):
+                if task.status == TaskStatus.BLOCKED and task.id in self.tasks:
+                    self.judge(task, parent)
+
+    def judge(self, child: NaiveTask, parent: NaiveEnded) -> None:
+        """A parent has ended: the child goes on waiting for others, may run, or never will."""
+        mine = [edge for edge in child.edges if edge.parent == parent.id]
+        child.edges = [edge for edge in child.edges if edge.parent != parent.id]
+        for edge in mine:
+            self.note("edge", f"{'met' if met(edge.condition, parent.status) else 'impossible'} later")
+        if not all(met(edge.condition, parent.status) for edge in mine):
+            self.end(child, TaskStatus.SKIPPED)
+        elif not child.edges:
+            self.make_ready(child)
+
+    # --- events
+
+    def _submitted(self, event: ev.TaskSubmitted) -> None:
+        admission.submit(self, event)
+
+    def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
+        before = len(self.waiting)
+        self.waiting = [waiting for waiting in self.waiting if waiting.request != event.request]
+        self.note("withdraw", "withdrawn" if len(self.waiting) < before else "nobody waits")
+
+    def _batch(self, event: ev.BatchSubmitted) -> None:
+        admission.submit_batch(self, event)
+
+    def _cancelled(self, event: ev.TaskCancelled) -> None:
+        task = self.tasks.get(event.task_id)
+        if task is not None:
+            kind = "parked" if task.parked else task.status.name.lower()
+            self.note("cancel", kind)
+            lease = next((lease for lease in self.leases if lease.task is task), None)
+            if lease is not None:
+                self.end_lease(lease)
+                self.said.append(("aborted", lease.id, "cancelled"))
+            self.end(task, TaskStatus.CANCELLED)
+        else:
+            self.note("cancel", "not live")
+        self.said.append(("cancelled", event.request, task is not None))
+
+    def _capacity(self, event: ev.GroupCapacitySet) -> None:
+        known = [group for group in self.groups if (group.pool, group.labels) == (event.pool, event.labels)]
+        group = known[0] if known else NaiveGroup(event.pool, event.labels)
+        group.capacity = event.capacity
+        if not known:
+            self.groups.append(group)
+        before = len(self.groups)
+        self.drop_groups()
+        self.note("capacity", "group dropped" if known and len(self.groups) < before else "set")
+
+    def _limit(self, event: ev.ResourceLimitSet) -> None:
+        self.resources[event.resource.name].set_limit(event.resource, self.now)
+        self.note("limit", event.resource.kind)
+
+    def _returned(self, event: ev.DispatchReturned) -> None:
+        lease = self.lease(event.lease, held=False)
+        if lease is None:
+            self.note("return", "ignored")
+            return
+        self.note("return", "taken back")
+        task, place = lease.task, lease.task.place
+        self.end_lease(lease)
+        task.place = place
+        for name, units in task.asked.resources:
+            resource = self.resources[name]
+            if resource.is_bucket:
+                resource.refill(self.now)
+                resource.level = min(resource.level + units, Fraction(resource.settings.burst))
+        task.attempt -= 1
+        self.totals["dispatched"] -= 1
+        self.make_ready(task)
+        self.store(task)
+
+    def _released(self, event: ev.LeasesReleased) -> None:
+        for lease_id in event.leases:
+            lease = self.lease(lease_id, held=False)
+            self.note("release", "ignored" if lease is None else "released")
+            if lease is not None:
+                lease.held = True
+                beat = self.now - self.excused
+                lease.beat = beat if lease.started is None else max(lease.beat, beat)
+                if lease.started is None:
+                    lease.started = beat
+
+    def _renewed(self, event: ev.LeaseRenewed) -> None:
+        lease = self.lease(event.lease, held=True)
+        self.note("renew", "stale" if lease is None else "renewed")
+        if lease is not None:  # a heartbeat never shortens a lease, even when lease time has gone back
+            lease.beat = max(lease.beat, self.now - self.excused)
+
+    def _report(self, lease_id: int, what: str) -> NaiveLease | None:
+        """The lease that a report is for; without one the report is stale."""
+        lease = self.lease(lease_id, held=True)
+        self.note(what, "stale" if lease is None else "taken")
+        self.totals["stale_completions"] += lease is None
+        return lease
+
+    def _succeeded(self, event: ev.AttemptSucceeded) -> None:
+        lease = self._report(event.lease, "succeed")
+        if lease is not None:
+            assert lease.started is not None
+            task = self.end_lease(lease)
+            self.learned.add(task.pool.name, task.spec.kind, self.now - self.excused - lease.started)
+            self.end(task, TaskStatus.SUCCEEDED)
+
+    def _failed(self, event: ev.AttemptFailed) -> None:
+        lease = self._report(event.lease, "fail")
+        if lease is not None:
+            spent = lease.task.attempt >= lease.task.policy.max_attempts
+            self.note("fail", "for ever" if event.permanent else "dead-lettered" if spent else "retried")
+            self.fail(lease, permanent=event.permanent, retry_after=event.retry_after)
+
+    def _attempt_cancelled(self, event: ev.AttemptCancelled) -> None:
+        lease = self._report(event.lease, "cancelled by the worker")
+        if lease is not None:
+            self.end(self.end_lease(lease), TaskStatus.CANCELLED)
+
+    def _nacked(self, event: ev.AttemptNacked) -> None:
+        lease = self.lease(event.lease, held=True)
+        if lease is None:
+            self.note("nack", "stale")
+            return
+        room = [
+            group
+            for group in self.groups
+            if (group.pool, group.labels in event.groups) == (lease.task.pool.name, True)
+            and rules.carries(group.labels, lease.task.asked.labels)
+            and rules.busy(self, group) - (group.labels == lease.labels) < group.capacity
+        ]
+        if not room:
+            self.note("nack", "failed")
+            self.fail(lease)
+            return
+        self.note("nack", "passed on")
+        lease.labels = min(room, key=lambda group: rules.rank(self, group)).labels
+        lease.held = False
+        self.drop_groups()
+        self.say_dispatch(lease)
+
+    def _lost(self, event: ev.LeasesLost) -> None:
+        for lease_id in event.leases:
+            lease = self.lease(lease_id)
+            self.note("lose", "ignored" if lease is None else "failed")
+            if lease is not None:
+                self.fail(lease)
+
+    def _held(self, event: ev.DispatchHeld) -> None:
+        self.held = event.held
+        self.note("hold", str(event.held))
+
+    def _watched(self, event: ev.TransitionsWatched) -> None:
+        self.watched = event.watched
+        self.note("watch", str(event.watched))
+
+    def _timer(self, _event: ev.TimerFired) -> None:
+        over = [lease for lease in self.leases if lease.held and lease.due() <= self.now - self.excused]
+        for lease in sorted(over, key=lambda lease: (lease.due(), lease.id)) if not self.parked else ():
+            timeout = lease.timeout()
+            if timeout is not None and timeout <= self.now - self.excused:
+                self._give_up(lease, "timeouts", "attempt timed out")
+            else:
+                self._give_up(lease, "lease_expiries", "lease expired")
+        self.fire()
+
+    def fire(self) -> None:
+        """Backoffs that are over, then waits for keys that lasted long enough."""
+        for status, what in ((TaskStatus.RETRYING, "backoff over"), (TaskStatus.BLOCKED, "awaited in vain")):
+            due = [
+                (task.due, task.turn, task)
+                for task in self.tasks.values()
+                if task.status == status and task.due is not None and task.due <= self.now
+            ]
+            for _, _, task in sorted(due, key=lambda entry: entry[:2]):
+                self.note("timer", what)
+                if status == TaskStatus.RETRYING:
+                    self.make_ready(task)
+                else:
+                    self.end(task, TaskStatus.SKIPPED)
+
+    def _give_up(self, lease: NaiveLease, count: str, reason: str) -> None:
+        self.note("timer", reason)
+        self.totals[count] += 1
+        self.said.append(("aborted", lease.id, reason))
+        self.fail(lease)
+
+    def _wall_clock(self, event: ev.WallClockMoved) -> None:
+        self.wall_offset = event.offset
+
+    def _stalled(self, event: ev.Stalled) -> None:
+        self.excused += event.lateness
+
+    def _commits_stalled(self, _event: ev.CommitsStalled) -> None:
+        self.parked = True
+
+    def _commits_resumed(self, event: ev.CommitsResumed) -> None:
+        self.parked = False
+        self.excused += event.duration
+
+
+HANDLERS: dict[type, Callable[..., None]] = {
+    ev.TaskSubmitted: Model._submitted,
+    ev.SubmissionWithdrawn: Model._withdrawn,
+    ev.BatchSubmitted: Model._batch,
+    ev.TaskCancelled: Model._cancelled,
+    ev.GroupCapacitySet: Model._capacity,
+    ev.ResourceLimitSet: Model._limit,
+    ev.DispatchReturned: Model._returned,
+    ev.LeasesReleased: Model._released,
+    ev.LeaseRenewed: Model._renewed,
+    ev.AttemptSucceeded: Model._succeeded,
+    ev.AttemptFailed: Model._failed,
+    ev.AttemptCancelled: Model._attempt_cancelled,
+    ev.AttemptNacked: Model._nacked,
+    ev.LeasesLost: Model._lost,
+    ev.DispatchHeld: Model._held,
+    ev.TransitionsWatched: Model._watched,
+    ev.TimerFired: Model._timer,
+    ev.WallClockMoved: Model._wall_clock,
+    ev.Stalled: Model._stalled,
+    ev.CommitsStalled: Model._commits_stalled,
+    ev.CommitsResumed: Model._commits_resumed,
+}

@@ -1,0 +1,247 @@
+"""Which task runs next, where, and with what: the rules of engine.md sections 4 and 8, sorted out anew for every pick.
+
+Functions here look at the model and change nothing, but for `pump` at the end, which calls, parks and starts.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.events import Labels
+from cronoq_sansio.settings import PoolSettings
+from cronoq_sansio.sim.model_state import NaiveGroup, NaiveTask
+from cronoq_sansio.spec import TaskStatus
+
+if TYPE_CHECKING:
+    from cronoq_sansio.sim.model import Model
+
+POINTS = (10_000, 1_000, 100, 10)
+WINDOW = 64  #: samples that a median looks at
+
+# --- durations
+
+
+class Learned:
+    """How long successful attempts took, by pool and kind and by pool."""
+
+    def __init__(self) -> None:
+        self._samples: dict[tuple[str, str | None], list[int]] = {}
+
+    def add(self, pool: str, kind: str, duration: int) -> None:
+        """An attempt has succeeded."""
+        for name in (kind, None):
+            self._samples.setdefault((pool, name), []).append(duration)
+
+    def estimate(self, pool: PoolSettings, kind: str) -> int:
+        """What a task of that kind will take: learned for the kind, else for the pool, else the default."""
+        for name in (kind, None):
+            samples = self._samples.get((pool.name, name))
+            if samples:
+                return typical(samples)
+        return pool.default_duration
+
+
+def typical(samples: list[int]) -> int:
+    """Of one or two samples the weighted mean, else the median of the last ones."""
+    if len(samples) == 1:
+        return samples[0]
+    if len(samples) == 2:
+        return (9 * samples[0] + samples[1]) // 10
+    recent = sorted(samples[-WINDOW:])
+    return (recent[(len(recent) - 1) // 2] + recent[len(recent) // 2]) // 2
+
+
+# --- groups
+
+
+def carries(labels: Labels, demand: Labels) -> bool:
+    """A worker with these labels may run a task that demands those."""
+    return all(pair in labels for pair in demand)
+
+
+def busy(model: "Model", group: NaiveGroup) -> int:
+    """Slots of the group that are filled."""
+    return sum(lease.task.pool.name == group.pool and lease.labels == group.labels for lease in model.leases)
+
+
+def groups_with_room(model: "Model", task: NaiveTask) -> list[NaiveGroup]:
+    """Groups that could run the task now, best first."""
+    found = [
+        group
+        for group in model.groups
+        if group.pool == task.pool.name
+        and carries(group.labels, task.asked.labels)
+        and busy(model, group) < group.capacity
+    ]
+    return sorted(found, key=lambda group: rank(model, group))
+
+
+def rank(model: "Model", group: NaiveGroup) -> tuple[int, int, int]:
+    """Fewest labels, then most slots free, then the oldest."""
+    return len(group.labels), busy(model, group) - group.capacity, model.groups.index(group)
+
+
+def free_slots(model: "Model", pool: PoolSettings) -> int:
+    """Slots of the pool that nobody fills and no called task counts on."""
+    groups = [group for group in model.groups if group.pool == pool.name]
+    called = sum(task.called for task in model.tasks.values() if task.pool is pool)
+    return sum(max(group.capacity - busy(model, group), 0) for group in groups) - called
+
+
+# --- queues
+
+
+def has_shares(pool: PoolSettings) -> bool:
+    """Tenants share the pool."""
+    return pool.fair_share or bool(pool.tenant_weights)
+
+
+def score(model: "Model", task: NaiveTask) -> int:
+    """In billionths of a point."""
+    aged = min(2 * (model.now - task.arrival), 800 * SECOND)
+    return POINTS[task.priority] * SECOND + aged + urgency(model, task)
+
+
+def urgency(model: "Model", task: NaiveTask) -> int:
+    """Rises to 5,000 points at the latest start, and to 8,000 within 30 s after it."""
+    if task.asked.deadline is None:
+        return 0
+    horizon = max(task.estimate, 5 * SECOND)
+    slack = task.latest_start - model.wall()
+    if slack >= horizon:
+        return 0
+    if slack >= 0:
+        return 5_000 * SECOND * (horizon - slack) // horizon
+    return 5_000 * SECOND + min(100 * -slack, 3_000 * SECOND)
+
+
+def heads(model: "Model", pool: PoolSettings) -> list[NaiveTask]:
+    """Of each class, the first task with a deadline and the first one without, of those that a worker could run now."""
+    candidates = [task for task in model.tasks.values() if task.queued and task.pool is pool]
+    candidates = [task for task in candidates if groups_with_room(model, task)]
+    found = []
+    for priority in range(len(POINTS)):
+        of_class = [task for task in candidates if task.priority == priority]
+        urgent = [task for task in of_class if task.asked.deadline is not None]
+        others = [task for task in of_class if task.asked.deadline is None]
+        found += sorted(urgent, key=lambda task: (task.latest_start, task.id))[:1]
+        found += sorted(others, key=lambda task: (task.tag, task.id))[:1]
+    return found
+
+
+def best(model: "Model", pool: PoolSettings) -> NaiveTask | None:
+    """The task of the pool that runs next; None when none can."""
+    ranked = sorted(heads(model, pool), key=lambda task: (-score(model, task), task.priority, task.id))
+    return ranked[0] if ranked else None
+
+
+# --- resources
+
+
+def in_use(model: "Model", name: str) -> int:
+    """Units of running attempts."""
+    return units_of((lease.task for lease in model.leases), name)
+
+
+def promised(model: "Model", name: str) -> int:
+    """Units of called tasks."""
+    return units_of((task for task in model.tasks.values() if task.called), name)
+
+
+def units_of(tasks: Iterable[NaiveTask], name: str) -> int:
+    """Units of one resource that all these tasks need."""
+    return sum(units for task in tasks for resource, units in task.asked.resources if resource == name)
+
+
+def fits(model: "Model", task: NaiveTask) -> bool:
+    """All that the task needs is there and promised to nobody else."""
+    return all(has(model, name, units) for name, units in task.asked.resources)
+
+
+def has(model: "Model", name: str, units: int) -> bool:
+    """So many units of the resource are there and promised to nobody."""
+    resource = model.resources[name]
+    if resource.is_bucket:
+        resource.refill(model.now)
+        available = int(resource.level)
+    else:
+        available = resource.settings.permits - in_use(model, name)
+    return units <= available - promised(model, name)
+
+
+def earliest_start(model: "Model", task: NaiveTask) -> int | None:
+    """When a parked task could start if nothing but time changed; None when time alone does not help."""
+    if free_slots(model, task.pool) <= 0 or not groups_with_room(model, task):
+        return None
+    when = model.now
+    for name, units in task.asked.resources:
+        resource = model.resources[name]
+        if not resource.is_bucket:
+            if not has(model, name, units):
+                return None
+        elif units > resource.settings.burst:
+            return None
+        else:
+            resource.refill(model.now)
+            when = max(when, resource.has_by(units))
+    return when
+
+
+# --- the pump
+
+
+def pump(model: "Model") -> None:
+    """Start whatever can start: rounds of offers, picks and recalls until one changes nothing."""
+    changed = True
+    while changed:
+        changed = offer(model)
+        changed = pick(model) or changed
+        changed = recall(model) or changed
+
+
+def parked(model: "Model") -> list[NaiveTask]:
+    """The line of those that lack a resource."""
+    return sorted((task for task in model.tasks.values() if task.parked), key=lambda task: task.place)
+
+
+def offer(model: "Model") -> bool:
+    """Call the first of the line that could start, until none could."""
+    changed = False
+    while True:
+        for task in parked(model):
+            if fits(model, task) and free_slots(model, task.pool) > 0 and groups_with_room(model, task):
+                break
+        else:
+            return changed
+        task.parked, task.called = False, True
+        model.queue(task)
+        model.note("resource", "called")
+        changed = True
+
+
+def pick(model: "Model") -> bool:
+    """Let each pool start what it can; who lacks a resource goes into the line."""
+    changed = False
+    for pool in model.settings.pools:
+        while (task := best(model, pool)) is not None:
+            changed = True
+            if task.called or fits(model, task):
+                model.start(task, groups_with_room(model, task)[0])
+            else:
+                if not task.place:
+                    model.places += 1
+                    task.place = model.places
+                    model.note("resource", "parked")
+                else:
+                    model.note("resource", "parked at its place")
+                task.parked = True
+    return changed
+
+
+def recall(model: "Model") -> bool:
+    """Those that were called in vain go back into the line."""
+    called = [task for task in model.tasks.values() if task.called and task.status == TaskStatus.READY]
+    for task in called:
+        task.called, task.parked = False, True
+        model.note("resource", "recalled")
+    return bool(called)

@@ -1,0 +1,362 @@
+"""What callers, workers, clocks and crashes do to a world, chosen by whoever makes the choices.
+
+Each method is one thing that happens. The choices come from a seeded generator in a long run and from hypothesis in a
+short one that is to be shrunk; both find the same things to do here. Few keys, ids and labels, so that they collide.
+"""
+
+from collections.abc import Sequence
+from random import Random
+from typing import Protocol, TypeVar
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine import events as ev
+from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
+from cronoq_sansio.sim.world import Committed, World
+from cronoq_sansio.spec import Condition, Dependency, RetryOverride, RetryPolicy, Scheduling, TaskSpec
+
+T = TypeVar("T")
+
+#: What a run may leave out, so that the rest is seen more often.
+FEATURES = ("deadlines", "dependencies", "labels", "resources", "tenants", "waiting")
+
+KEYS = tuple(f"k{number}" for number in range(24))
+GPU: ev.Labels = (("gpu", "a100"),)
+GROUPS: tuple[ev.Labels, ...] = ((), GPU, (*GPU, ("zone", "b")))
+DEMANDS: tuple[ev.Labels, ...] = (GPU, GPU, GPU, (("zone", "b"),), (("zone", "nowhere"),))
+NOBODY = 1 << 62  #: an id that no task and no lease has
+SPANS = (0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND)
+
+RESOURCES = (
+    ResourceSettings("api", "token_bucket", rate=2 / 3, burst=2),
+    ResourceSettings("db", "semaphore", permits=1),
+    ResourceSettings("disk", "semaphore", permits=3),
+    ResourceSettings("mail", "token_bucket", rate=1.5, burst=4),
+)
+POLICY = RetryPolicy(3, SECOND, 2.0, 8 * SECOND, True)
+POOLS = (
+    PoolSettings("a", lease_ttl=5 * SECOND, max_pending=8, retry=POLICY, max_pending_by_class=(None, None, 4, 3)),
+    PoolSettings(
+        "b",
+        lease_ttl=9 * SECOND,
+        max_pending=5,
+        retry=POLICY,
+        overflow="wait",
+        await_unknown_dependencies=6 * SECOND,
+        max_pending_by_class=(None, None, 3, 0),
+        default_duration=3 * SECOND,
+    ),
+    PoolSettings(
+        "c",
+        max_pending=6,
+        retry=POLICY,
+        overflow="shed_lowest",
+        tenant_weights=(("red", 3.0), ("white", 0.7)),
+        max_pending_by_class=(2, None, None, None),
+        await_unknown_dependencies=20 * SECOND,
+    ),
+    PoolSettings("d", max_pending=4, retry=POLICY, overflow="shed_oldest", fair_share=True),
+)
+LIMITS = LimitSettings(key_retention=20 * SECOND, key_retention_max=12, max_pending_total=16, max_payload_bytes=3_000)
+
+
+def small_settings() -> Settings:
+    """Every policy once, and bounds that are reached all the time."""
+    return Settings(limits=LIMITS, pools=POOLS, resources=RESOURCES)
+
+
+class Choices(Protocol):
+    """Who decides."""
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of these."""
+
+
+class RandomChoices:
+    """Choices of a seeded generator."""
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed)
+
+    def pick(self, options: Sequence[T]) -> T:
+        """One of these, all alike."""
+        return options[int(self._random.random() * len(options))]
+
+
+class Workload:
+    """Things that happen to one world."""
+
+    def __init__(self, world: World, choices: Choices, features: Sequence[str] = FEATURES) -> None:
+        self.world = world
+        self.choices = choices
+        self.features = features
+        self.requests = 0
+        self.together: list[ev.Event] | None = None
+        """While events are gathered for one step."""
+
+    # --- choosing
+
+    def one_in(self, number: int) -> bool:
+        """True once in so many times."""
+        return self.choices.pick(range(number)) == number - 1
+
+    def request(self) -> int:
+        """Names a request."""
+        self.requests += 1
+        return self.requests
+
+    def some_task(self) -> int:
+        """Mostly a live task, else one that ended, or nobody."""
+        live = sorted(self.world.model.tasks)
+        ended = [known.id for known in self.world.model.remembered]
+        if live and not self.one_in(6):
+            return self.choices.pick(live)
+        return self.choices.pick([*ended, NOBODY])
+
+    def some_lease(self, held: bool | None = None) -> int:
+        """Mostly a live lease, else one that ended."""
+        leases = [lease.id for lease in self.world.model.leases if held in (None, lease.held)]
+        leases = leases or [lease.id for lease in self.world.model.leases]
+        if leases and not self.one_in(12):
+            return self.choices.pick(leases)
+        return max(self.world.model.next_lease - 1 - self.choices.pick(range(5)), 0)
+
+    def send(self, *events: ev.Event) -> None:
+        """These happen, in a step of their own unless steps are gathered."""
+        if self.together is not None:
+            self.together += events
+        else:
+            self.world.handle(*events)
+
+    # --- specifications
+
+    def spec(self, keys: Sequence[str] = KEYS) -> TaskSpec:
+        """Some task."""
+        pick = self.choices.pick
+        pool = pick(["a", "b", "c", "d"]) if not self.one_in(40) else "nowhere"
+        attempts = pick([1, 2, 3]) if not self.one_in(50) else 0
+        retry = pick([None, RetryOverride(attempts, None, None, None, None), RetryOverride(2, 0, None, None, False)])
+        size = pick([10, 20, 300]) if not self.one_in(40) else 5_000
+        key = pick(["", pick(keys)])
+        timeout = pick([None, None, 3 * SECOND])
+        asked = self.scheduling(keys)
+        return TaskSpec(b"", "", pick(["", "x", "y"]), pool, pick(range(4)), key, timeout, retry, (), size, asked)
+
+    def scheduling(self, keys: Sequence[str]) -> Scheduling | None:
+        """What some task asks for beside pool and class."""
+        pick, features = self.choices.pick, self.features
+        deadline = deadline_in = hint = None
+        if "deadlines" in features and self.one_in(3):
+            if self.one_in(2):
+                deadline = max(self.world.model.wall() + pick([-40, -5, 0, 1, 3, 8, 20]) * SECOND, 0)
+            else:
+                deadline_in = pick([0, 1, 4, 10, 30]) * SECOND
+            hint = pick([None, None, 0, 2 * SECOND, 8 * SECOND])
+        dependencies: tuple[Dependency, ...] = ()
+        if "dependencies" in features and self.one_in(3):
+            dependencies = tuple(self.dependency(keys) for _ in range(pick([1, 1, 1, 2, 3])))
+        resources: dict[str, int] = {}
+        if "resources" in features and self.one_in(2):
+            for _ in range(pick([1, 1, 2])):
+                resources[pick(["api", "db", "disk", "mail"])] = pick([1, 1, 1, 2])
+            if self.one_in(25):
+                resources[pick(["api", "db", "nothing"])] = pick([0, 1, 9])
+        labels = pick(DEMANDS) if "labels" in features and self.one_in(3) else ()
+        tenant = pick(["", "red", "white", "blue"]) if "tenants" in features else ""
+        return Scheduling(deadline, deadline_in, hint, dependencies, tuple(sorted(resources.items())), labels, tenant)
+
+    def dependency(self, keys: Sequence[str]) -> Dependency:
+        """An edge, mostly to a task that exists."""
+        condition = self.choices.pick(list(Condition))
+        if self.one_in(3):
+            return Dependency(self.choices.pick(keys), condition)
+        return Dependency(self.some_task(), condition)
+
+    # --- callers
+
+    def submit(self) -> None:
+        """Somebody submits a few tasks."""
+        for _ in range(self.choices.pick([1, 1, 2, 3])):
+            may_wait = "waiting" in self.features and self.one_in(2)
+            self.send(ev.TaskSubmitted(self.request(), self.spec(), may_wait))
+
+    def submit_batch(self) -> None:
+        """Somebody submits some tasks as one."""
+        keys = [self.choices.pick(KEYS) for _ in range(3)]
+        number = self.choices.pick([0, 1, 2, 3, 3, 4])
+        self.send(ev.BatchSubmitted(self.request(), tuple(self.spec(keys) for _ in range(number))))
+
+    def cancel(self) -> None:
+        """Somebody cancels a task."""
+        self.send(ev.TaskCancelled(self.request(), self.some_task()))
+
+    def withdraw(self) -> None:
+        """Somebody does not want to wait for room any longer."""
+        waiting = [waiting.request for waiting in self.world.model.waiting]
+        self.send(ev.SubmissionWithdrawn(self.choices.pick([*waiting, *waiting, NOBODY])))
+
+    def watch(self) -> None:
+        """Somebody begins or ends to watch."""
+        self.send(ev.TransitionsWatched(self.one_in(2)))
+
+    # --- workers
+
+    def offer_slots(self) -> None:
+        """Workers come or go."""
+        pool, labels = self.choices.pick(["a", "b", "c", "d"]), self.choices.pick(GROUPS)
+        self.send(ev.GroupCapacitySet(pool, labels, self.choices.pick([0, 1, 1, 2, 3])))
+
+    def release(self) -> None:
+        """A lease reaches its worker."""
+        self.send(ev.LeasesReleased((self.some_lease(held=False),)))
+
+    def release_all(self) -> None:
+        """Every lease reaches its worker."""
+        self.send(ev.LeasesReleased(tuple(lease.id for lease in self.world.model.leases)))
+
+    def give_back(self) -> None:
+        """A lease cannot be placed."""
+        lease = self.some_lease(held=False)
+        live = self.world.model.lease(lease)
+        if live is not None and self.one_in(2):
+            self.send(ev.GroupCapacitySet(live.task.spec.pool, live.labels, 0))
+        self.send(ev.DispatchReturned(lease))
+
+    def renew(self) -> None:
+        """A heartbeat."""
+        self.send(ev.LeaseRenewed(self.some_lease()))
+
+    def succeed(self) -> None:
+        """A worker finished."""
+        self.send(ev.AttemptSucceeded(self.some_lease(held=True), b"", ""))
+
+    def fail(self) -> None:
+        """A worker failed."""
+        retry_after = self.choices.pick([0, 0, 3 * SECOND])
+        self.send(ev.AttemptFailed(self.some_lease(held=True), "broken", self.one_in(3), retry_after))
+
+    def give_up(self) -> None:
+        """A worker cancelled."""
+        self.send(ev.AttemptCancelled(self.some_lease(held=True)))
+
+    def refuse(self) -> None:
+        """A worker passes a lease on."""
+        groups = tuple(labels for labels in GROUPS if not self.one_in(4))
+        self.send(ev.AttemptNacked(self.some_lease(held=True), "busy", groups))
+
+    def lose(self) -> None:
+        """A worker is gone."""
+        self.send(ev.LeasesLost(tuple(self.some_lease() for _ in range(self.choices.pick([1, 2]))), "gone"))
+
+    # --- operation and time
+
+    def set_limit(self) -> None:
+        """An operator changes a resource."""
+        resource = self.choices.pick(RESOURCES)
+        factor = self.choices.pick([1, 1, 2])
+        if resource.kind == "semaphore":
+            changed = ResourceSettings(resource.name, resource.kind, permits=self.choices.pick([1, 1, 2, 3]))
+        else:
+            burst = self.choices.pick([1, 2, 4])
+            changed = ResourceSettings(resource.name, resource.kind, rate=resource.rate * factor, burst=burst)
+        self.send(ev.ResourceLimitSet(changed))
+
+    def hold(self) -> None:
+        """Dispatch is held back, or not any more."""
+        self.send(ev.DispatchHeld(self.one_in(3)))
+
+    def pass_time(self) -> None:
+        """Time passes, with every timer when it is due."""
+        if self.together is None:
+            self.world.wait(self.choices.pick(SPANS))
+
+    def oversleep(self) -> None:
+        """Time passes, and timers fire late, or not yet."""
+        if self.together is None:
+            self.world.now += self.choices.pick(SPANS)
+        if self.one_in(2):
+            self.send(ev.TimerFired())
+
+    def move_clock(self) -> None:
+        """The host's wall clock jumps."""
+        self.send(ev.WallClockMoved(self.choices.pick([-30, -3, 0, 0, 2, 25]) * SECOND))
+
+    def stall(self) -> None:
+        """The process stands still."""
+        lateness = self.choices.pick([SECOND // 2, 3 * SECOND, 20 * SECOND])
+        if self.together is None:
+            self.world.now += lateness
+        self.send(ev.Stalled(lateness))
+
+    def stall_commits(self) -> None:
+        """A commit hangs for a while."""
+        duration = self.choices.pick([SECOND, 7 * SECOND])
+        self.send(ev.CommitsStalled())
+        if self.together is None:
+            self.world.now += duration
+            self.world.handle(ev.TimerFired())
+        self.send(ev.CommitsResumed(duration))
+
+    def commit(self) -> None:
+        """The store catches up."""
+        if self.together is None:
+            self.world.do(Committed())
+
+    def crash(self) -> None:
+        """The process dies and another takes over."""
+        if self.together is None:
+            self.world.crash(self.choices.pick(SPANS), self.choices.pick([-10, 0, 0, 10]) * SECOND)
+            for _ in range(self.choices.pick([0, 4, 8])):
+                self.offer_slots()
+
+    def at_once(self) -> None:
+        """Several things happen in one step."""
+        if self.together is not None:
+            return
+        self.together = []
+        for _ in range(self.choices.pick([2, 3, 4, 6])):
+            self.happen()
+        events, self.together = self.together, None
+        self.world.handle(*events)
+
+    def live(self, happenings: int, phase: int = 200) -> None:
+        """Let so much happen, in phases; in each of them tasks ask for other things."""
+        for number in range(happenings):
+            if number % phase == 0:
+                self.features = [name for name in FEATURES if self.one_in(2)]
+            self.happen()
+
+    def happen(self) -> None:
+        """Something happens."""
+        name = self.choices.pick(DOINGS)
+        getattr(self, name)()
+
+
+#: How often each thing happens, of so many times in all.
+OFTEN = {
+    "submit": 20,
+    "submit_batch": 6,
+    "cancel": 4,
+    "withdraw": 2,
+    "watch": 1,
+    "offer_slots": 10,
+    "release": 5,
+    "release_all": 12,
+    "give_back": 3,
+    "renew": 4,
+    "succeed": 20,
+    "fail": 8,
+    "give_up": 2,
+    "refuse": 4,
+    "lose": 2,
+    "set_limit": 2,
+    "hold": 3,
+    "pass_time": 14,
+    "oversleep": 3,
+    "move_clock": 1,
+    "stall": 1,
+    "stall_commits": 1,
+    "commit": 6,
+    "crash": 1,
+    "at_once": 12,
+}
+DOINGS = tuple(name for name, times in OFTEN.items() for _ in range(times))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.errors import Code
-from cronoq_sansio.limits import MAX_DEMANDS
+from cronoq_sansio.limits import MAX_DEMANDS, MAX_LANE_GARBAGE
 from cronoq_sansio.spec import Priority
 from tests.engine.harness import Rig, pool, spec
 
@@ -185,3 +185,15 @@ def test_whoever_can_run_runs_and_nobody_else(operations):
 
 def required(task):
     return task.spec.scheduling.labels if task.spec.scheduling else ()
+
+
+def test_lanes_of_tasks_that_were_cancelled_leave_nothing_behind_in_a_full_pool():
+    """As long as no slot comes free nothing is looked at, so nothing that is outdated comes up either."""
+    rig = Rig()
+    rig.slots(1)
+    rig.submit(spec(), spec(labels=dict(GPU)))
+    lines = rig.engine.pools["default"]._lines
+    for number in range(10 * MAX_LANE_GARBAGE):
+        (task,) = rig.submit(spec(labels={"host": str(number)}))
+        rig.handle(ev.TaskCancelled(None, task))
+        assert sum(len(line.heap) for line in lines) <= 2 * MAX_LANE_GARBAGE

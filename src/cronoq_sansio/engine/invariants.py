@@ -74,6 +74,8 @@ def _check_everything(engine: "Engine") -> None:
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
     assert len(engine.retries) == backing_off, "there is not one backoff timer per RETRYING task"
     engine.resources.check_invariants(engine)
+    if not engine._held and not engine._more:
+        engine.resources.check_idle(engine.now)
     engine.dependencies.check_invariants(engine)
     engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():

@@ -191,18 +191,21 @@ class FairLane(_HeapLane):
 class Line:
     """The lanes of one class and order: a heap of their heads, corrected when an entry comes up.
 
-    A head that gets a lower key is entered at once; one that gets a higher key, or is gone, is noticed later. A lane
-    whose demand no free slot serves is closed: it costs nothing until the slot that opens it again. Lanes that are
-    empty or closed leave `in_play`, which the lines of a pool share.
+    A head that gets a lower key is entered at once; one that gets a higher key, or is gone, is noticed later: when its
+    entry comes up, or when such entries may be the majority (while a pool is full nothing comes up, and lanes of tasks
+    that are cancelled leave one each). A lane whose demand no free slot serves is closed: it costs nothing until the
+    slot that opens it again. Lanes that are empty or closed leave `in_play`, which the lines of a pool share.
     """
 
-    __slots__ = ("_in_play", "_number", "heap")
+    __slots__ = ("_full", "_in_play", "_number", "heap")
 
     def __init__(self, in_play: dict[Lane, None]) -> None:
         self.heap: list[tuple[Any, int, Lane]] = []
         """Keys, numbers and lanes; empty when there is nothing to look at."""
         self._in_play = in_play
         self._number = 0
+        self._full = MAX_LANE_GARBAGE
+        """Beyond this length outdated entries are dropped."""
 
     def enter(self, lane: Lane) -> None:
         """A task was queued in the lane, or the lane was opened."""
@@ -211,6 +214,8 @@ class Line:
             self._number += 1
             heappush(self.heap, (key, self._number, lane))
             lane.listed = key
+            if len(self.heap) > self._full:
+                self._clean()
 
     def best(self) -> Lane | None:
         """The lane with the best head among those that a free slot serves."""
@@ -233,6 +238,11 @@ class Line:
                 lane.closed = True
                 lane.demand.closed.append(lane)
         return None
+
+    def _clean(self) -> None:
+        self.heap = [entry for entry in self.heap if entry[2].listed == entry[0]]
+        heapify(self.heap)
+        self._full = 2 * len(self.heap) + MAX_LANE_GARBAGE
 
     def _leave(self, lane: Lane) -> None:
         lane.listed = None

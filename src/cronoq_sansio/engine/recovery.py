@@ -222,7 +222,8 @@ class Recovery:
         pool = self._lost_pools.get(name)
         if pool is None:
             engine = self._engine
-            pool = self._lost_pools[name] = Pool(PoolSettings(name), engine.tasks.live, engine.now)
+            index = -1 - len(self._lost_pools)  # of no pool that is configured: it may be awake beside those
+            pool = self._lost_pools[name] = Pool(PoolSettings(name), engine.tasks.live, engine.now, index)
         return pool
 
     def _end_damaged(self, record: TaskDamaged) -> None:

@@ -265,7 +265,8 @@ def test_steps_of_others_do_not_even_ask_while_everybody_who_waits_lacks_somethi
 def test_a_called_task_that_no_longer_fits_leaves_the_rest_to_others_of_its_pool(monkeypatch):
     """It was called in a step that ended before it could start; then the limit of one of its resources was lowered."""
     rig = rig_with(
-        ResourceSettings("db", "semaphore", permits=2), ResourceSettings("gpu", "semaphore", permits=1),
+        ResourceSettings("db", "semaphore", permits=2),
+        ResourceSettings("gpu", "semaphore", permits=1),
         pools=(pool("a"), pool("b")),
     )
     rig.slots(1, name="b")

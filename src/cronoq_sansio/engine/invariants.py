@@ -11,7 +11,7 @@ from cronoq_sansio.engine.actions import Dispatch, EngineStep
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import TaskFinished
 from cronoq_sansio.engine.task import Task
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.spec import TaskStatus, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -68,7 +68,7 @@ def _check_everything(engine: "Engine") -> None:
         _check_task(engine, task)
     for lease in engine.leases.live.values():
         assert lease.task.lease is lease, f"{lease} runs a task that does not know it"
-    assert tasks.payload_bytes == sum(task.spec.size for task in tasks.live.values()), "payload bytes are miscounted"
+    assert tasks.payload_bytes == sum(weight(task.spec) for task in tasks.live.values()), "payload bytes are miscounted"
     pending = [task for task in tasks.live.values() if task.status != TaskStatus.RUNNING]
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)

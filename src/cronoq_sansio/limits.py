@@ -28,6 +28,7 @@ MAX_LANE_GARBAGE = 64  #: ended entries that a queue keeps before it compares th
 MAX_NACK_GROUPS = 64  #: worker groups that a refused lease chooses among; more cost time and change nothing
 MAX_LIST_SCAN = 10_000  #: tasks that one page of a listing looks at: about 2 ms, then the page says where it is
 MAX_LEARNED_KINDS = 1_000  #: kinds per pool whose run times are remembered; the oldest is forgotten first
+MAX_DEMANDS = 4_096  #: sets of labels that a pool's tasks require at a time; a slot may serve all, at 0.5 µs each
 MAX_TENANTS = 16_384  #: tenants per class of a pool whose next turn is remembered: about 3 MiB, looked through in 3 ms
 MAX_CYCLE_NAMES = 10  #: members of a cycle that the error names; the rest is counted
 MAX_WAITING_SUBMISSIONS = 65_536  #: callers that wait for room in the engine; each holds a specification

@@ -1,6 +1,5 @@
 """What a task is: the specification that a caller submits, and the words for its life."""
 
-from dataclasses import replace
 from enum import IntEnum
 
 from cronoq_sansio.values import value
@@ -147,4 +146,25 @@ def with_deadline_at(spec: TaskSpec, arrival: int) -> TaskSpec:
     asked = spec.scheduling
     if asked is None or asked.deadline_in is None:
         return spec
-    return replace(spec, scheduling=replace(asked, deadline=arrival + asked.deadline_in, deadline_in=None))
+    absolute = Scheduling(
+        arrival + asked.deadline_in,
+        None,
+        asked.duration_hint,
+        asked.dependencies,
+        asked.resources,
+        asked.labels,
+        asked.tenant,
+    )
+    return TaskSpec(
+        spec.payload,
+        spec.content_type,
+        spec.kind,
+        spec.pool,
+        spec.priority,
+        spec.key,
+        spec.timeout,
+        spec.retry,
+        spec.tags,
+        spec.size,
+        absolute,
+    )

@@ -18,7 +18,7 @@ import sys
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import grpc
 
@@ -64,6 +64,9 @@ class Books:
         if first and reply.duplicate:
             self.faults.append(f"{key} was new and is called a duplicate")
 
+    def shown(self, info: pb.TaskInfo) -> None:
+        """A Get after a kill brought this."""
+
     def result(self, result: pb.TaskResult, key: str) -> None:
         if result.status != pb.TASK_STATUS_SUCCEEDED or result.output != output_of(key.encode()):
             self.faults.append(f"wrong result of {key}: {result}")
@@ -95,25 +98,29 @@ class Load:
                 payload=key.encode(),
                 retry=pb.RetryPolicy(max_attempts=1_000, initial_backoff_s=0.02, multiplier=1, max_backoff_s=0.02),
             )
-            first = True
-            while True:
-                begun = time.monotonic()
-                self.open += 1
-                try:
-                    reply = await self.tasks.Submit(pb.SubmitRequest(task=task), timeout=HANG, wait_for_ready=True)
-                except grpc.aio.AioRpcError as error:
-                    assert error.code() in AGAIN, error
-                    self.books.repeated += 1
-                    first = False
-                    await asyncio.sleep(PAUSE)
-                    continue
-                finally:
-                    self.open -= 1
-                break
-            if self.first_again is None and begun > self.killed:
-                self.first_again = time.monotonic()
+            reply, first = await self.until_answered(self.tasks.Submit, pb.SubmitRequest(task=task))
             self.books.acknowledge(key, reply, first)
             self.fresh.append(key)
+
+    async def until_answered(self, method: Any, request: Any) -> tuple[Any, bool]:
+        """The answer to a call that is repeated as long as servers are killed, and whether the first try brought it."""
+        first = True
+        while True:
+            begun = time.monotonic()
+            self.open += 1
+            try:
+                reply = await method(request, timeout=HANG, wait_for_ready=True)
+            except grpc.aio.AioRpcError as error:
+                assert error.code() in AGAIN, error
+                self.books.repeated += 1
+                first = False
+                await asyncio.sleep(PAUSE)
+                continue
+            finally:
+                self.open -= 1
+            if self.first_again is None and begun > self.killed:
+                self.first_again = time.monotonic()
+            return reply, first
 
     async def wait_forever(self) -> None:
         while not self.stopping:
@@ -149,6 +156,7 @@ class Load:
                 continue
             if (info.id, info.key) != (task_id, key):
                 self.books.faults.append(f"{key}, acknowledged as {task_id}, is now {info}")
+            self.books.shown(info)
         seen = self.books.results.get(task_id)
         if seen is not None:
             await self.see(key)
@@ -157,34 +165,49 @@ class Load:
 class Crash:
     """The whole rig: server, workers, load, books."""
 
+    LOAD: type[Load] = Load
+    BOOKS: type[Books] = Books
+    TABLES: ClassVar[dict[str, str]] = {}
+    """Of the server's configuration."""
+    SUBMITTERS = IN_FLIGHT
+    WORKERS: tuple[tuple[str, ...], ...] = ((),) * WORKERS
+    """Pools and label of each worker."""
+
     def __init__(self, folder: Path, seed: int) -> None:
-        self.server = Server(folder, "sqlite", port=free_port())
+        self.folder = folder
+        self.server = Server(folder, "sqlite", port=free_port(), **self.TABLES)
         self.random = random.Random(seed)
-        self.books = Books()
+        self.books = self.BOOKS()
         self.restarts: list[float] = []
         """Seconds from the start of the new process to its ready line."""
         self.serving_again: list[float] = []
         """Seconds from the start of the new process to the first acknowledged submit."""
-        self.ledgers = [folder / f"worker{number}.jsonl" for number in range(WORKERS)]
+        self.ledgers: list[Path] = []
+        """One of each worker that was ever started."""
+        self.workers: list[subprocess.Popen[bytes]] = []
 
     async def run(self, cycles: int) -> None:
-        workers = [self.start_worker(ledger) for ledger in self.ledgers]
         try:
+            for arguments in self.WORKERS:
+                self.workers.append(self.start_worker(*arguments))
             self.server.start()
             async with grpc.aio.insecure_channel(self.server.address, options=OPTIONS) as channel:
-                await self.load(Load(channel, self.books), cycles)
+                await self.load(self.LOAD(channel, self.books), cycles)
         finally:
-            for worker in workers:
+            for worker in self.workers:
                 await asyncio.to_thread(end_worker, worker)
         assert self.server.stop() == 0
 
-    def start_worker(self, ledger: Path) -> "subprocess.Popen[bytes]":
+    def start_worker(self, *arguments: str) -> "subprocess.Popen[bytes]":
+        ledger = self.folder / f"worker{len(self.ledgers)}.jsonl"
+        ledger.touch()
+        self.ledgers.append(ledger)
         script = Path(__file__).with_name("crash_worker.py")
-        command = [sys.executable, str(script), str(self.server.port), str(SLOTS), str(ledger)]
+        command = [sys.executable, str(script), str(self.server.port), str(SLOTS), str(ledger), *arguments]
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment())
 
     async def load(self, load: Load, cycles: int) -> None:
-        running = [asyncio.create_task(load.submit_forever()) for _ in range(IN_FLIGHT)]
+        running = [asyncio.create_task(load.submit_forever()) for _ in range(self.SUBMITTERS)]
         running += [asyncio.create_task(load.wait_forever()) for _ in range(WAITERS)]
         try:
             for _ in range(cycles):
@@ -192,8 +215,8 @@ class Crash:
         finally:
             load.stopping = True
         await self.all_of(running)
-        await self.all_of([asyncio.create_task(load.check(key)) for key in self.books.acknowledged])
         await self.all_of([asyncio.create_task(load.see(key)) for key in self.books.acknowledged])
+        await self.all_of([asyncio.create_task(load.check(key)) for key in self.books.acknowledged])
 
     async def all_of(self, running: "list[asyncio.Task[None]]") -> None:
         await asyncio.wait_for(asyncio.gather(*running), 4 * HANG)
@@ -210,6 +233,7 @@ class Crash:
                     task.result()
         await asyncio.sleep(self.random.uniform(0, SPREAD))
         self.books.in_flight.append(load.open)
+        await self.disturb(load)
         self.server.kill()
         load.killed, load.first_again = time.monotonic(), None
         begun = time.monotonic()
@@ -219,8 +243,15 @@ class Crash:
             await asyncio.sleep(0.001)
             assert time.monotonic() < begun + SERVES_AGAIN, "the restarted server does not serve"
         self.serving_again.append(load.first_again - begun)
+        await self.look(load)
         keys = list(itertools.islice(self.books.acknowledged, before, None))
         await self.all_of([asyncio.create_task(load.check(key)) for key in keys])
+
+    async def disturb(self, load: Load) -> None:
+        """The server is about to be killed."""
+
+    async def look(self, load: Load) -> None:
+        """The restarted server serves."""
 
     # --- the verdict
 
@@ -251,23 +282,27 @@ class Crash:
         assert len({lease["lease"] for lease in leases}) == len(leases), "a lease id was given twice"
         self.server.check_log()
 
+    def entries(self, ledger: Path) -> list[dict[str, Any]]:
+        """What a worker wrote down."""
+        return [json.loads(line) for line in ledger.read_text().splitlines()]
+
     def leases(self) -> list[dict[str, Any]]:
         """Every lease that a worker had, with the times between which it was alive for its worker."""
         found: list[dict[str, Any]] = []
         for ledger in self.ledgers:
             alive: dict[int, dict[str, Any]] = {}
-            for line in ledger.read_text().splitlines():
-                entry = json.loads(line)
+            for entry in self.entries(ledger):
                 if entry["event"] == "leased":
-                    lease = {**entry, "worker": ledger.name, "from": entry["at"], "to": float("inf")}
+                    lease = {**entry, "ledger": ledger, "from": entry["at"], "to": float("inf")}
                     alive[entry["lease"]] = lease
                     found.append(lease)
                 elif entry["event"] == "ended":
                     alive.pop(entry["lease"])["to"] = entry["at"]
                 else:
-                    for lease in alive.values():
+                    broken = [lease for lease in alive.values() if lease["stream"] == entry["stream"]]
+                    for lease in broken:
                         lease["to"] = entry["at"]
-                    alive.clear()
+                        del alive[lease["lease"]]
             assert not alive
         return found
 
@@ -296,11 +331,18 @@ def end_worker(worker: "subprocess.Popen[bytes]") -> None:
         worker.wait()
 
 
-def crash(folder: Path, name: str, cycles: int) -> None:
+def kill_worker(worker: "subprocess.Popen[bytes]") -> None:
+    assert worker.stdin is not None
+    worker.kill()
+    worker.wait()
+    worker.stdin.close()
+
+
+def crash(folder: Path, name: str, cycles: int, kind: type[Crash] = Crash) -> None:
     """Run that many cycles and judge them."""
     seed = random.SystemRandom().randrange(2**32)
     print(f"seed of the instants: {seed}")
-    rig = Crash(folder, seed)
+    rig = kind(folder, seed)
     try:
         asyncio.run(rig.run(cycles))
     finally:

@@ -87,6 +87,13 @@ class Server:
         self.started_in = time.monotonic() - begun
         return self
 
+    def configure(self, *, pools: str | None = None, extra: str | None = None, limits: str | None = None) -> None:
+        """What the next start finds in the file instead; see the constructor."""
+        self._pools = self._pools if pools is None else pools
+        self._extra = self._extra if extra is None else extra
+        if limits is not None:
+            self._tables["limits"] = limits
+
     def launch(self) -> None:
         """Start the process; output is appended to the log."""
         assert self.process is None

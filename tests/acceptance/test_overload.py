@@ -5,9 +5,9 @@ from contextlib import contextmanager
 import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
-from tests.acceptance.clients import Status, connect, reference, refused, word
+from tests.acceptance.clients import Status, connect, reference, refused, submission, wait_until, word
 from tests.acceptance.server import HANG
-from tests.acceptance.workers import Worker
+from tests.acceptance.workers import Worker, serving
 
 CRITICAL, HIGH, NORMAL, LOW = pb.PRIORITY_CRITICAL, pb.PRIORITY_HIGH, pb.PRIORITY_NORMAL, pb.PRIORITY_LOW
 POLICIES = ("reject", "wait", "shed_lowest", "shed_oldest")
@@ -49,6 +49,34 @@ def test_a_pool_that_is_full_of_its_equals_refuses_at_once(client, pool):
         lease = worker.lease()
         assert client.status(client.submit(pool=pool).id) == "ready", "what runs is not counted"
         worker.complete(lease.lease)
+
+
+def refused_batch(client, *specs):
+    """The batch is refused within the two seconds that its caller has; the member that is named."""
+    with refused(Status.RESOURCE_EXHAUSTED) as caught:
+        client.tasks.SubmitBatch(pb.SubmitBatchRequest(tasks=[pb.TaskSpec(**spec) for spec in specs]), timeout=2)
+    index = dict(caught.value.trailing_metadata())["cronoq-batch-index"]
+    assert caught.value.details().startswith(f"task[{index}]: pool ")
+    return int(index)
+
+
+def test_nobody_is_parked_by_overflow_wait(client, server):
+    """Callers over the network are told at once, with and without `wait`, alone and in a batch (server.md 14.7)."""
+    before = len(client.tasks.ListTasks(pb.ListTasksRequest(pools=["wait"]), timeout=HANG).tasks)
+    fill(client, "wait", NORMAL)
+    assert refused_batch(client, *[dict(pool="wait")] * 3) == 2
+    assert refused_batch(client, dict(pool="default"), *[dict(pool="wait")] * 4) == 3, "more than it ever holds"
+    fill(client, "wait", NORMAL, NORMAL)
+    assert refused_batch(client, dict(pool="wait")) == 0
+    for wait in (False, True):
+        with refused(Status.RESOURCE_EXHAUSTED, "max_pending is 3"):
+            client.tasks.Submit(submission(wait, pool="wait", priority=CRITICAL), timeout=2)
+    calls = [client.tasks.Submit.future(submission(pool="wait"), timeout=2) for _ in range(50)]
+    assert {call.exception(HANG).code() for call in calls} == {Status.RESOURCE_EXHAUSTED}
+    assert server.statistics()["waiting_submissions"] == "0"
+    with serving(client.channel, pool="wait"):
+        wait_until(lambda: client.snapshot().live_tasks == 0, "the three have run")
+    assert len(client.tasks.ListTasks(pb.ListTasksRequest(pools=["wait"]), timeout=HANG).tasks) == before + 3
 
 
 def test_shed_lowest_evicts_the_latest_of_the_lowest_class(client):

@@ -1,9 +1,15 @@
 """Tasks that require labels: who may run them, and that they delay nobody (engine.md section 8)."""
 
+from collections import Counter
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
+from cronoq_sansio.errors import Code
+from cronoq_sansio.limits import MAX_DEMANDS, MAX_LANE_GARBAGE
 from cronoq_sansio.spec import Priority
 from tests.engine.harness import Rig, pool, spec
 
@@ -123,6 +129,13 @@ def test_labels_and_deadlines_go_together():
     assert rig.order() == [early, late]
 
 
+def test_sets_of_labels_are_bounded():
+    rig = Rig(pool(max_pending=10_000))
+    rig.submit(*(spec(labels={"host": str(number)}) for number in range(MAX_DEMANDS)))
+    assert rig.refused(spec(labels={"host": "one more"})).code is Code.OVERLOADED
+    rig.submit(spec(labels={"host": "7"}), spec())
+
+
 def test_many_hosts_with_tasks_of_their_own():
     rig = Rig(pool(max_pending=10_000))
     hosts = [(("host", f"h{number:03d}"),) for number in range(300)]
@@ -130,3 +143,57 @@ def test_many_hosts_with_tasks_of_their_own():
     rig.handle(*(ev.GroupCapacitySet("default", host, 1) for host in reversed(hosts)))
     assert rig.order() == ids[::2]
     assert all(lease.group == hosts[index] for index, lease in enumerate(rig.leases))
+
+
+LABELS = st.dictionaries(st.sampled_from(["gpu", "zone", "disk"]), st.sampled_from(["a", "b"]), max_size=3)
+OPERATIONS = st.one_of(
+    st.tuples(st.just("submit"), LABELS, st.sampled_from(list(Priority))),
+    st.tuples(st.just("slots"), LABELS, st.integers(0, 3)),
+    st.tuples(st.just("complete"), st.integers(0, 99), st.none()),
+    st.tuples(st.just("cancel"), st.integers(0, 99), st.none()),
+)
+
+
+@given(st.lists(OPERATIONS, max_size=40))
+def test_whoever_can_run_runs_and_nobody_else(operations):
+    """Against a scan of all tasks and groups after each step; the rig checks the indices."""
+    rig = Rig(pool(lease_ttl=10**6 * SECOND))
+    capacity: dict[ev.Labels, int] = {}
+    for operation, argument, number in operations:
+        live = list(rig.engine.tasks.live.values())
+        running = [task for task in live if task.lease is not None]
+        before = len(rig.leases)
+        if operation == "submit":
+            rig.submit(spec(labels=argument, priority=number))
+        elif operation == "slots":
+            labels = tuple(sorted(argument.items()))
+            capacity[labels] = number
+            rig.slots(number, labels)
+        elif operation == "complete" and running:
+            rig.complete(running[argument % len(running)].id)
+        elif operation == "cancel" and live:
+            rig.handle(ev.TaskCancelled(None, live[argument % len(live)].id))
+        for lease in rig.leases[before:]:
+            assert set(required(lease.task)) <= set(lease.group)
+        busy = Counter(task.lease.group for task in rig.engine.tasks.live.values() if task.lease is not None)
+        waiting = [task for task in rig.engine.tasks.live.values() if task.lease is None]
+        for labels, slots in capacity.items():
+            if busy[labels] < slots:
+                idle = [task.id for task in waiting if set(required(task)) <= set(labels)]
+                assert not idle, f"{labels} has a free slot and could run {idle}"
+
+
+def required(task):
+    return task.spec.scheduling.labels if task.spec.scheduling else ()
+
+
+def test_lanes_of_tasks_that_were_cancelled_leave_nothing_behind_in_a_full_pool():
+    """As long as no slot comes free nothing is looked at, so nothing that is outdated comes up either."""
+    rig = Rig()
+    rig.slots(1)
+    rig.submit(spec(), spec(labels=dict(GPU)))
+    lines = rig.engine.pools["default"]._lines
+    for number in range(10 * MAX_LANE_GARBAGE):
+        (task,) = rig.submit(spec(labels={"host": str(number)}))
+        rig.handle(ev.TaskCancelled(None, task))
+        assert sum(len(line.heap) for line in lines) <= 2 * MAX_LANE_GARBAGE

@@ -258,7 +258,7 @@ def test_a_key_that_came_is_not_awaited_again():
 
 def test_a_key_that_came_while_rows_did_not_say_so_yet():
     live = TaskLoaded(TaskInserted(3, spec("live"), 3, START), None)
-    ended = FinishedLoaded(4, "default", "ended", TaskStatus.CANCELLED, START)
+    ended = FinishedLoaded(6, "default", "ended", TaskStatus.CANCELLED, START)
     engine, writes = recovered(
         live,
         ended,
@@ -266,7 +266,7 @@ def test_a_key_that_came_while_rows_did_not_say_so_yet():
         blocked(2, Edge(0, "ended", COMPLETE), due=START - SECOND),
         blocked(5, Edge(0, "ended", SUCCESS), due=START + SECOND),
     )
-    assert writes[:3] == [EdgeResolved(1, "live", 3), EdgeResolved(2, "ended", 4), EdgeResolved(5, "ended", 4)]
+    assert writes[:3] == [EdgeResolved(1, "live", 3), EdgeResolved(2, "ended", 6), EdgeResolved(5, "ended", 6)]
     assert [record.task_id for record in writes[3:]] == [5]
     assert engine.tasks.live[1].status == TaskStatus.BLOCKED and engine.next_timeout() is None
     assert engine.tasks.live[2].status == TaskStatus.READY
@@ -327,3 +327,16 @@ def test_a_cascade_against_the_order_of_ids_goes_in_portions():
     engine, writes = recovered(done, dead, *chain, portions=portions)
     assert len(writes) == count and not engine.tasks.live
     assert portions[0] >= 6
+
+
+def test_a_clock_that_went_back_does_not_bring_back_a_forgotten_key():
+    """A task that awaits a key proves that the key had been forgotten when it came, whatever the clock says now."""
+    older = FinishedLoaded(1, "default", "k", int(TaskStatus.SUCCEEDED), START - SECOND)
+    waiting = blocked(2, Edge(0, "k", int(SUCCESS)), due=START + 60 * SECOND)
+    settings = Settings(pools=(pool(await_unknown_dependencies=60 * SECOND),))
+    engine, writes = recovered(older, waiting, settings=settings)
+    assert not writes and engine.tasks.live[2].status == BLOCKED
+    step = engine.handle([ev.TaskSubmitted(None, spec("k"))], START)
+    assert not step.once_durable[-1].outcome.duplicate
+    assert EdgeResolved(2, "k", 100_000) in step.writes
+    engine.check_invariants(None)

@@ -78,6 +78,34 @@ def test_the_kind_that_came_up_first_is_forgotten_first():
     durations = Durations(7)
     for number in range(MAX_LEARNED_KINDS + 1):
         durations.add(f"kind {number}", number)
-    assert len(durations._kinds) == MAX_LEARNED_KINDS
+    assert durations.kinds() == MAX_LEARNED_KINDS
     assert durations.estimate("kind 1") == 1
     assert durations.estimate("kind 0") == MAX_LEARNED_KINDS - 32, "as the pool does"
+
+
+@pytest.mark.parametrize(
+    ("samples", "percent", "expected"),
+    [
+        ((5,), 0, 5),
+        ((5,), 100, 5),
+        (range(0, 91, 9), 90, 81),
+        ((0, 10), 90, 9),
+        ((10, 0, 30, 20), 50, 15),
+        ((1, 2, 3), 100, 3),
+        ((1, 2, 3), 0, 1),
+    ],
+)
+def test_quantiles(samples, percent, expected):
+    assert learned(*samples).quantile(percent) == expected
+
+
+def test_no_quantile_of_nothing():
+    assert learned().quantile(90) is None
+
+
+@given(st.lists(st.integers(0, 10**12), min_size=1, max_size=90))
+def test_quantiles_ascend_and_stay_within_the_window(samples):
+    durations = learned(*samples)
+    found = [durations.quantile(percent) for percent in range(0, 101, 10)]
+    window = sorted(samples[-64:])
+    assert found == sorted(found) and found[0] == window[0] and found[-1] == window[-1]

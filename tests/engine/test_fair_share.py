@@ -131,7 +131,7 @@ def test_tenants_that_come_once_are_forgotten():
     for number in range(10_000):
         queue.submit(f"tenant {number}")
         queue.run(2)
-    assert len(queue.shares._finishes) < 200
+    assert queue.shares.tenants() < 200
 
 
 def test_tenants_that_lie_ahead_are_bounded_too():
@@ -139,7 +139,7 @@ def test_tenants_that_lie_ahead_are_bounded_too():
     shares = Shares({})
     for number in range(3 * MAX_TENANTS):
         shares.dispatched(shares.tag(f"tenant {number}"))
-    assert len(shares._finishes) <= MAX_TENANTS
+    assert shares.tenants() <= MAX_TENANTS
     for _ in range(9):
         last = shares.tag("busy")
     for number in range(3 * MAX_TENANTS):

@@ -7,7 +7,7 @@ from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskDamaged, TaskFinished, TaskInserted, TaskLoaded
 from cronoq_sansio.limits import MAX_UNITS
-from cronoq_sansio.settings import LimitSettings, Settings
+from cronoq_sansio.settings import LimitSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import Priority, RetryPolicy, TaskStatus
 from tests.engine.harness import START, Rig, attempts, pool, spec
 from tests.engine.naive_store import NaiveStore
@@ -18,9 +18,9 @@ READY, RUNNING, RETRYING = TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.RETR
 class Site:
     """A rig whose steps are written, and that can crash."""
 
-    def __init__(self, *pools, **limits):
+    def __init__(self, *pools, resources=(), **limits):
         self.store = NaiveStore()
-        self.rig = Rig(*pools, limits=LimitSettings(**limits))
+        self.rig = Rig(*pools, limits=LimitSettings(**limits), resources=resources)
         self._listen()
 
     def _listen(self):
@@ -127,6 +127,19 @@ def test_a_running_task_of_a_lost_pool_ends_too():
     site.rig.slots(1, name="a")
     site.crash(settings=Settings(pools=(pool("b"),)))
     assert site.store.states[lost].status == TaskStatus.FAILED
+
+
+def test_a_pool_that_is_gone_does_not_stand_in_the_way_of_another_one():
+    """It is awake beside the others, as if it had something to start, until it is looked at."""
+    db = ResourceSettings("db", "semaphore", permits=1)
+    site = Site(pool("a"), pool("b"), resources=(db,))
+    site.rig.submit(spec(pool="b", resources={"db": 1}), spec(pool="b", resources={"db": 1}))
+    site.rig.submit(*(spec(pool="b") for _ in range(MAX_UNITS)), spec(pool="a"))
+    rig = site.crash(settings=Settings(pools=(pool("b"),), resources=(db,)))
+    rig.handle(ev.GroupCapacitySet("b", (), 2 * MAX_UNITS))
+    assert (rig.status(1), rig.status(2)) == ("RUNNING", "READY") and rig.engine.next_timeout() == rig.now
+    rig.complete(1)
+    assert rig.status(2) == "RUNNING" and rig.engine.running == MAX_UNITS + 1
 
 
 def test_a_task_above_a_lowered_limit_ends():

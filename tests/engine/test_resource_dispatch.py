@@ -3,6 +3,7 @@
 import pytest
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine import engine
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.settings import ResourceSettings
 from cronoq_sansio.spec import Priority, RetryPolicy
@@ -259,3 +260,29 @@ def test_steps_of_others_do_not_even_ask_while_everybody_who_waits_lacks_somethi
     rig.complete(plain)
     rig.complete(held)
     assert {plain, held} <= set(rig.order()) and not asked
+
+
+def test_a_called_task_that_no_longer_fits_leaves_the_rest_to_others_of_its_pool(monkeypatch):
+    """It was called in a step that ended before it could start; then the limit of one of its resources was lowered."""
+    rig = rig_with(
+        ResourceSettings("db", "semaphore", permits=2), ResourceSettings("gpu", "semaphore", permits=1),
+        pools=(pool("a"), pool("b")),
+    )
+    rig.slots(1, name="b")
+    (first,) = rig.submit(needs(pool="b", db=1, gpu=1))
+    rig.slots(2, name="b")
+    large, small = rig.submit(needs(pool="b", db=2, gpu=1), needs(pool="b", gpu=1))
+    rig.slots(1, name="b")
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "MAX_UNITS", 1)
+        rig.handle(
+            ev.GroupCapacitySet("a", (), 1),
+            ev.TaskSubmitted(None, spec(pool="a")),
+            ev.AttemptSucceeded(rig.lease(first).id, b"", ""),
+        )
+    assert rig.engine.tasks.live[large].plan.called
+    rig.handle(ev.ResourceLimitSet(ResourceSettings("db", "semaphore", permits=1)))
+    assert (rig.status(large), rig.status(small)) == ("READY", "RUNNING")
+    rig.complete(small)
+    rig.handle(ev.ResourceLimitSet(ResourceSettings("db", "semaphore", permits=2)))
+    assert rig.status(large) == "RUNNING"

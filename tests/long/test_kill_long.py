@@ -1,10 +1,11 @@
-"""`kill -9` under load, many times; the short form is in `tests/acceptance/test_kill.py`."""
+"""`kill -9` under load, many times; the short forms are in `tests/acceptance/test_kill*.py`."""
 
 import os
 
 import pytest
 
 from tests.acceptance.crash import crash
+from tests.acceptance.crash_graphs import GraphCrash
 
 CYCLES = int(os.environ.get("CRONOQ_KILL_CYCLES", "25"))
 
@@ -12,3 +13,8 @@ CYCLES = int(os.environ.get("CRONOQ_KILL_CYCLES", "25"))
 @pytest.mark.long
 def test_nothing_acknowledged_is_lost_by_kill_9(tmp_path):
     crash(tmp_path, "kill -9 under load, SQLite, long", CYCLES)
+
+
+@pytest.mark.long
+def test_what_depends_on_what_survives_kill_9(tmp_path):
+    crash(tmp_path, "kill -9 under load with dependencies, SQLite, long", CYCLES, GraphCrash)

@@ -25,6 +25,7 @@ from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_DEMANDS
 from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_deadline_at
 from cronoq_sansio.values import value
 
@@ -151,6 +152,11 @@ def _check(engine: "Engine", spec: TaskSpec, defined: Container[str]) -> Rejecti
         refusal = engine.resources.check(asked.resources)
         if refusal is not None:
             return refusal
+    if asked is not None and asked.labels:
+        demands = pool.groups.demands
+        if len(demands) > MAX_DEMANDS and asked.labels not in demands:
+            text = f"labels: tasks of pool {pool.name!r} require {len(demands) - 1} different sets of them; retry later"
+            return Rejection(Code.OVERLOADED, text)
     policy = retry.resolve(spec.retry, pool.settings.retry)
     if policy.max_attempts < 1:
         return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")

@@ -188,13 +188,16 @@ class Pool:
         lane.forget()
 
     def best(self, now: int, wall: int) -> Lane | None:
-        """The lane whose head is started next; None when nothing can start that is queued."""
+        """The lane whose head is started next; None when nothing can start that is queued.
+
+        Whether a group that is alone has room is for the caller to see.
+        """
         lanes: Iterable[Lane]
         if self.in_play:
-            lanes = [lane for line in self._lines if (lane := line.best()) is not None]
+            lanes = [lane for line in self._lines if line.heap and (lane := line.best()) is not None]
             if not self.in_play:
                 self._leave_lines()
-        elif self.groups.plain.best() is None:
+        elif self.groups.plain.only is None and self.groups.plain.best() is None:
             return None
         else:
             lanes = self._plain
@@ -244,7 +247,7 @@ class Pool:
     def _leave_lines(self) -> None:
         """No special lane is in play any more."""
         for line in self._lines:
-            line.clear()
+            line.heap.clear()
         for lane in self._plain:
             lane.listed, lane.closed = None, False
         plain = self.groups.plain
@@ -297,4 +300,6 @@ class Pool:
         critical, high, normal, low = self.pending_by_class
         busy, capacity = self.groups.busy, self.groups.capacity
         figures = self.figures.show(now, capacity)
-        return PoolSnapshot(self.name, capacity, busy, (critical, high, normal, low), tuple(groups), figures)
+        p50, p90 = (self.durations.quantile(percent) or 0 for percent in (50, 90))
+        pending = (critical, high, normal, low)
+        return PoolSnapshot(self.name, capacity, busy, pending, tuple(groups), figures, p50, p90)

@@ -33,6 +33,22 @@ class Samples:
 
     def estimate(self) -> int:
         """In nanoseconds, rounded down; there is a sample."""
+        ordered, window = self._look(), self._window
+        if len(ordered) == 1:
+            return window[0]
+        if len(ordered) == 2:
+            return window[0] + (window[1] - window[0]) // 10
+        return self.quantile(50)
+
+    def quantile(self, percent: int) -> int:
+        """So many per cent of the samples took no longer, in nanoseconds; between two of them as far as it lies."""
+        ordered = self._look()
+        rank, part = divmod((len(ordered) - 1) * percent, 100)
+        above = ordered[min(rank + 1, len(ordered) - 1)]
+        return ordered[rank] + (above - ordered[rank]) * part // 100
+
+    def _look(self) -> list[int]:
+        """The samples in order, the fresh ones among them."""
         fresh, window, ordered = self.fresh, self._window, self._sorted
         while fresh:
             sample = fresh.popleft()
@@ -40,12 +56,7 @@ class Samples:
                 del ordered[bisect_left(ordered, window.popleft())]
             window.append(sample)
             insort(ordered, sample)
-        count = len(ordered)
-        if count == 1:
-            return window[0]
-        if count == 2:
-            return window[0] + (window[1] - window[0]) // 10
-        return (ordered[(count - 1) // 2] + ordered[count // 2]) // 2
+        return ordered
 
 
 class Durations:
@@ -72,6 +83,14 @@ class Durations:
         if known is not None:
             return known.estimate()
         return self._pool.estimate() if self._kinds else self._default
+
+    def quantile(self, percent: int) -> int | None:
+        """Nanoseconds that so many per cent (0..100) of the last tasks of the pool did not exceed; None = unknown."""
+        return self._pool.quantile(percent) if self._kinds else None
+
+    def kinds(self) -> int:
+        """Of how many kinds something is known."""
+        return len(self._kinds)
 
     def _learn(self, kind: str) -> Samples:
         """A kind that nothing is known of; the one that came up first is forgotten when there are too many."""

@@ -61,7 +61,7 @@ class Engine:
         self.step: EngineStep = Step(0)
         self.watched = False
         """Every move is told by `TaskMoved`."""
-        self._awake: list[Pool] = []
+        self.awake: list[Pool] = []
         """Pools that may have something to dispatch; those that one step had no time for come first."""
         self._cut = False
         """The last step had no time for some of them."""
@@ -151,7 +151,8 @@ class Engine:
         if now >= self._note_due:
             self._note_figures(now)
         self.number = number = self.number + 1
-        self.step = step = Step(number)
+        step: EngineStep = Step(number)
+        self.step = step
         if len(events) == 1 and type(events[0]) is ev.LeasesReleased:  # a third of all steps; nothing follows from it
             self._released(events[0])
             return step
@@ -160,7 +161,7 @@ class Engine:
             self.tasks.expire(self.now, MAX_UNITS)
         for event in events:
             HANDLERS[type(event)](self, event)
-        awake = self._awake
+        awake = self.awake
         if (
             len(awake) > 1
             or self._held
@@ -232,6 +233,7 @@ class Engine:
 
     def statistics(self) -> dict[str, int]:
         """Sizes of everything that grows, for tests and operators."""
+        pools = self.pools.values()
         return {
             "live_tasks": len(self.tasks.live),
             "retained_tasks": self.tasks.retained(),
@@ -239,8 +241,10 @@ class Engine:
             "payload_bytes": self.tasks.payload_bytes,
             "leases": self.running,
             "backoffs": len(self.retries),
-            "groups": sum(len(pool.groups.by_labels) for pool in self.pools.values()),
-            "demands": sum(len(pool.groups.demands) - 1 for pool in self.pools.values()),
+            "groups": sum(len(pool.groups.by_labels) for pool in pools),
+            "demands": sum(len(pool.groups.demands) - 1 for pool in pools),
+            "learned_kinds": sum(pool.durations.kinds() for pool in pools),
+            "tenants": sum(shares.tenants() for pool in pools for shares in pool.shares or ()),
             **self.dependencies.statistics(),
             **self.resources.statistics(),
             **self.waiting_room.statistics(),
@@ -261,7 +265,7 @@ class Engine:
         """The pool may have something to dispatch: a task or a slot came free."""
         if not pool.queued:
             pool.queued = True
-            self._awake.append(pool)
+            self.awake.append(pool)
 
     # --- inside
 
@@ -273,21 +277,21 @@ class Engine:
         while True:
             if dependencies.unsettled:
                 units = dependencies.settle(self, units)
-            if not self._held and (self._awake or (resources.any and resources.pending(self.now))):
+            if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1
         if not units:
             self._more = True
-        for pool in self._awake:  # held back, or not served to the end
+        for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
 
     def _pump(self, units: int) -> int:
         """Start what can start (engine.md section 4); the units that are left."""
         now, resources = self.now, self.resources
-        awake = self._awake
+        awake = self.awake
         for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
             if not units:
                 break
@@ -326,7 +330,7 @@ class Engine:
             task = lane.pop()
             plan = task.plan
             if plan is None or not plan.needs or self.resources.acquire(task, now):
-                group = lane.demand.best()
+                group = only or lane.demand.best()
                 assert group is not None
                 start(self, task, group)
         if pool.groups.busy != pool.figures.running:

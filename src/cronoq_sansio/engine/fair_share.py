@@ -53,6 +53,10 @@ class Shares:
         if tag > self.virtual:
             self.virtual = tag
 
+    def tenants(self) -> int:
+        """How many are remembered."""
+        return len(self._finishes)
+
     def _forget(self) -> None:
         self._keep(self.virtual)
         if len(self._finishes) >= MAX_TENANTS:

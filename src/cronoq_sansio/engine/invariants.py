@@ -47,6 +47,11 @@ def _check_task(engine: "Engine", task: Task) -> None:
     assert (task.status == TaskStatus.RETRYING) == (task.timer is not None), (
         f"{task} has a backoff exactly while RETRYING"
     )
+    blocked = task.id in engine.dependencies.any
+    assert (task.status == TaskStatus.BLOCKED) == blocked, f"{task} waits for others exactly while BLOCKED"
+    plan = task.plan
+    if plan is not None and task.status != TaskStatus.READY:
+        assert plan.claim is None and not plan.called, f"{task} waits for resources, but is not READY"
     assert 0 <= task.attempt <= task.max_attempts, f"{task} has more attempts than its budget"
     if task.lease is not None:
         lease = task.lease
@@ -68,6 +73,9 @@ def _check_everything(engine: "Engine") -> None:
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
     assert len(engine.retries) == backing_off, "there is not one backoff timer per RETRYING task"
+    engine.resources.check_invariants(engine)
+    if not engine._held and not engine._more:
+        engine.resources.check_idle(engine.now)
     engine.dependencies.check_invariants(engine)
     engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():
@@ -95,6 +103,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     parked = [task.id for task in pending if task.plan is not None and task.plan.claim is not None]
     ready = sorted(task.id for task in pending if task.status == TaskStatus.READY)
     assert sorted(queued + parked) == ready, f"pool {name}: not each READY task stands in one queue or is parked"
+    _check_lanes(pool)
+    _check_demands(pool, [task for task in engine.tasks.live.values() if task.pool is pool])
     if pool.victims is not None:
         pool.victims.check_invariants([task for task in pending if task.status == TaskStatus.READY])
     groups = pool.groups
@@ -111,3 +121,30 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     if not engine._held and not engine._more:
         idle = [lane for lane in pool.every_lane() if lane.ready and lane.demand.has_room()]
         assert not idle, f"pool {name}: a slot is free while a task is ready"
+
+
+def _check_lanes(pool: Pool) -> None:
+    """Each lane with something to start is where `Pool.best` looks for it, or waits for a slot."""
+    for lane in pool.every_lane():
+        place = f"pool {pool.name}, a lane of class {lane.priority} for {lane.demand.labels}"
+        assert lane.closed == (lane in lane.demand.closed), f"{place}: closed, and nothing opens it"
+        special = bool(lane.demand.labels) or lane.called
+        if special and lane.ready and not lane.closed:
+            assert lane in pool.in_play, f"{place}: nobody looks at it"
+        assert not lane.closed or not lane.demand.has_room(), f"{place}: closed although there is room"
+
+
+def _check_demands(pool: Pool, live: list[Task]) -> None:
+    """Demands are those of live tasks, and know the groups that serve them."""
+    groups = pool.groups
+    required = Counter(task.plan.demand.labels for task in live if task.plan is not None and task.plan.demand.labels)
+    assert set(groups.demands) == {(), *required}, f"pool {pool.name}: demands of no task, or missing ones"
+    for labels, demand in groups.demands.items():
+        place = f"pool {pool.name}, demand for {labels}"
+        assert demand.tasks == required[labels], f"{place}: its tasks are miscounted"
+        serving = [group for group in groups.by_labels.values() if group.serves(labels)]
+        assert sorted(demand.groups) == sorted(group.labels for group in serving), f"{place}: groups that serve it"
+        assert all(demand in group.demands for group in serving), f"{place}: a group does not know it"
+    assert sum(len(group.demands) for group in groups.by_labels.values()) == sum(
+        len(demand.groups) for demand in groups.demands.values()
+    ), f"pool {pool.name}: a group serves a demand that does not exist"

@@ -51,11 +51,11 @@ class Lane:
 
     def push(self, task: Task) -> None:
         """Queue a READY task at its place."""
-        fresh = self._fresh
-        if not fresh or task.id > fresh[-1]:
-            fresh.append(task.id)
+        fresh, task_id = self._fresh, task.id
+        if not fresh or task_id > fresh[-1]:
+            fresh.append(task_id)
         else:
-            heappush(self._back, task.id)
+            heappush(self._back, task_id)
         self.ready += 1
 
     def head(self) -> Task:
@@ -191,29 +191,35 @@ class FairLane(_HeapLane):
 class Line:
     """The lanes of one class and order: a heap of their heads, corrected when an entry comes up.
 
-    A head that gets a lower key is entered at once; one that gets a higher key, or is gone, is noticed later. A lane
-    whose demand no free slot serves is closed: it costs nothing until the slot that opens it again. Lanes that are
-    empty or closed leave `in_play`, which the lines of a pool share.
+    A head that gets a lower key is entered at once; one that gets a higher key, or is gone, is noticed later: when its
+    entry comes up, or when such entries may be the majority (while a pool is full nothing comes up, and lanes of tasks
+    that are cancelled leave one each). A lane whose demand no free slot serves is closed: it costs nothing until the
+    slot that opens it again. Lanes that are empty or closed leave `in_play`, which the lines of a pool share.
     """
 
-    __slots__ = ("_heap", "_in_play", "_number")
+    __slots__ = ("_full", "_in_play", "_number", "heap")
 
     def __init__(self, in_play: dict[Lane, None]) -> None:
-        self._heap: list[tuple[Any, int, Lane]] = []
+        self.heap: list[tuple[Any, int, Lane]] = []
+        """Keys, numbers and lanes; empty when there is nothing to look at."""
         self._in_play = in_play
         self._number = 0
+        self._full = MAX_LANE_GARBAGE
+        """Beyond this length outdated entries are dropped."""
 
     def enter(self, lane: Lane) -> None:
         """A task was queued in the lane, or the lane was opened."""
         key = lane.key()
         if lane.listed is None or key < lane.listed:
             self._number += 1
-            heappush(self._heap, (key, self._number, lane))
+            heappush(self.heap, (key, self._number, lane))
             lane.listed = key
+            if len(self.heap) > self._full:
+                self._clean()
 
     def best(self) -> Lane | None:
         """The lane with the best head among those that a free slot serves."""
-        heap = self._heap
+        heap = self.heap
         while heap:
             key, number, lane = heap[0]
             if lane.listed != key:  # a better entry came first, or the lane was closed meanwhile
@@ -233,9 +239,10 @@ class Line:
                 lane.demand.closed.append(lane)
         return None
 
-    def clear(self) -> None:
-        """Nothing stands here any more."""
-        self._heap.clear()
+    def _clean(self) -> None:
+        self.heap = [entry for entry in self.heap if entry[2].listed == entry[0]]
+        heapify(self.heap)
+        self._full = 2 * len(self.heap) + MAX_LANE_GARBAGE
 
     def _leave(self, lane: Lane) -> None:
         lane.listed = None

@@ -108,7 +108,8 @@ def make_ready(engine: "Engine", task: Task) -> None:
     if not pool.queued:  # a full pool is woken by the slot that comes free
         only = pool.groups.plain.only
         if only is None or only.busy < only.capacity:
-            engine.wake(pool)
+            pool.queued = True
+            engine.awake.append(pool)
     if engine.watched:
         _tell(engine, task, READY)
 
@@ -290,7 +291,8 @@ def _end_lease(engine: "Engine", lease: Lease) -> Pool:
     else:
         pool.free(lease.group)
     if not pool.queued:
-        engine.wake(pool)
+        pool.queued = True
+        engine.awake.append(pool)
     return pool
 
 

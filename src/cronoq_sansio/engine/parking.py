@@ -12,7 +12,7 @@ Invariant: a rack is registered with its resource while shut, and among those of
 amounts, or whose shut racks, have changed is noted until its timer is set anew.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.claims import Claim, Needs, Rack, Shelf
@@ -236,6 +236,11 @@ class Parking:
     def statistics(self) -> dict[str, int]:
         """Sizes of what grows."""
         return {"parked": self.count, "claims": len(self._claims)}
+
+    def waiting(self) -> "Iterator[tuple[Pool, Demand, Needs]]":
+        """Pool, labels and needs of everybody who is parked, each once; for invariant checks."""
+        for (demand, needs), claim in self._claims.items():
+            yield claim.shelf.pool, demand, needs
 
     def check_invariants(self) -> None:
         """Recount everything."""

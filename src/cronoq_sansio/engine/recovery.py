@@ -208,6 +208,9 @@ class Recovery:
             return 0
         if isinstance(known, Retained):
             parent = known.task_id
+            if parent < child:  # forgotten when the child came, but the host's clock has gone back since
+                engine.tasks.free_key(key)
+                return 0
             self._ends[parent] = (key, known.status)
         else:
             parent = known.id
@@ -219,7 +222,8 @@ class Recovery:
         pool = self._lost_pools.get(name)
         if pool is None:
             engine = self._engine
-            pool = self._lost_pools[name] = Pool(PoolSettings(name), engine.tasks.live, engine.now)
+            index = -1 - len(self._lost_pools)  # of no pool that is configured: it may be awake beside those
+            pool = self._lost_pools[name] = Pool(PoolSettings(name), engine.tasks.live, engine.now, index)
         return pool
 
     def _end_damaged(self, record: TaskDamaged) -> None:

@@ -67,12 +67,15 @@ class Resources:
     def acquire(self, task: "Task", now: int) -> bool:
         """Take everything that a task which is about to start needs; or park it (False)."""
         plan = _plan(task)
-        if plan.called:
+        called = plan.called
+        if called:
             self._drop_promise(task, plan)  # what was promised is spare for a moment, and so taken below
         known = self._stocks
         for name, units in plan.needs:
             if known[name].spare(now) < units:
                 self._park(task, plan, now)
+                if called:  # a limit was lowered since: what else was promised to it, and its slot, may serve others
+                    self._parking.stir(task.pool)
                 return False
         for name, units in plan.needs:
             stock = known[name]
@@ -233,6 +236,15 @@ class Resources:
             assert stock.promised == promised[name], f"promised units of {name}"
             stock.check(used[name])
         self._parking.check_invariants()
+
+    def check_idle(self, now: int) -> None:
+        """Assert that a pump has left nobody who fits and has a free slot."""
+        if (due := self._parking.due()) is not None and due <= now:
+            return  # something came free with time: the next pump looks at it
+        for pool, demand, needs in self._parking.waiting():
+            fits = all(units <= self._stocks[name].spare(now) for name, units in needs)
+            idle = fits and pool.free_slots() > pool.called and demand.has_room()
+            assert not idle, f"pool {pool.name}: tasks that need {needs} are parked, they fit and a slot is free"
 
     # --- promises
 

@@ -60,6 +60,9 @@ class PoolSnapshot:
     groups: tuple[GroupSnapshot, ...]
     figures: PoolFigures = PoolFigures()
     """Over the last minute."""
+    run_time_p50: int = 0
+    """Of the last successful attempts, in nanoseconds (`durations.py`); 0 = nothing was learned yet."""
+    run_time_p90: int = 0
 
 
 @value

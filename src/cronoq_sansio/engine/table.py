@@ -92,6 +92,11 @@ class TaskTable:
         if len(self.finished) > self._retention_max:
             self._forget()
 
+    def free_key(self, key: str) -> None:
+        """A finished task does not have that key any more, whatever is left of its retention."""
+        assert not isinstance(self._keys.get(key), Task)
+        self._keys.pop(key, None)
+
     def expire(self, now: int, limit: int) -> None:
         """Forget up to `limit` tasks that are older than the retention; look-ups by key do not wait for that."""
         finished = self.finished

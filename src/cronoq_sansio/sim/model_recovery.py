@@ -75,7 +75,10 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
     """Judge every edge anew."""
     impossible = False
     for edge in task.stored_edges:
-        if edge.key and (known := model.by_key(edge.key)) is not None:
+        known = model.by_key(edge.key) if edge.key else None
+        if isinstance(known, NaiveEnded) and known.id < task.id:
+            known.key = ""  # it had been forgotten when the task began to wait, whatever the clock says now
+        elif known is not None:
             model.note("recovery", "its key appeared")
             edge.parent, edge.key = known.id, ""
             if isinstance(known, NaiveEnded):

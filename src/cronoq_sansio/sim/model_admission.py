@@ -279,10 +279,14 @@ def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: b
     if pool.overflow == "wait" and may_wait and (found == NO_ROOM or in_line(model, spec)):
         return Refusal(WAIT if len(model.waiting) < MAX_WAITING_SUBMISSIONS else Code.FULL.value)
     if found == FITS:
+        model.note(pool.overflow, "fits")
         return None
     if pool.overflow == "wait":
         model.note("wait", "full")
         return Refusal(Code.FULL.value)
+    if pool.overflow == "reject":
+        model.note("reject", "overloaded")
+        return Refusal(Code.OVERLOADED.value)
     victim = victim_for(model, spec, pool)
     if victim is not None and in_vain(model, spec, victim):
         model.note(pool.overflow, "in vain")

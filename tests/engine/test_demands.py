@@ -157,6 +157,15 @@ def test_a_task_with_a_deadline_is_compared_too_when_it_came_beside_tasks_with_l
     assert rig.order() == [first, urgent, plain] and rig.status(special) == "READY"
 
 
+def test_what_changes_in_a_group_that_nobody_looks_at_leaves_little_behind():
+    rig = Rig()
+    rig.slots(1)
+    rig.slots(1, GPU)
+    for _ in range(100):
+        rig.complete(*rig.submit(spec(labels=dict(GPU))))
+    assert len(rig.engine.pools["default"].groups.plain._heap) < 80
+
+
 LABELS = st.dictionaries(st.sampled_from(["gpu", "zone", "disk"]), st.sampled_from(["a", "b"]), max_size=3)
 OPERATIONS = st.one_of(
     st.tuples(st.sampled_from(["submit", "urgent"]), LABELS, st.sampled_from(list(Priority))),

@@ -126,7 +126,9 @@ def _check_lanes(pool: Pool) -> None:
     lanes = pool.every_lane()
     for lane in lanes:
         place = f"pool {pool.name}, a lane of class {lane.priority} for {lane.demand.labels}"
-        assert lane.closed == lane.demand.closed.count(lane), f"{place}: closed, and nothing opens it, or more than once"
+        assert lane.closed == lane.demand.closed.count(lane), (
+            f"{place}: closed, and nothing opens it, or more than once"
+        )
         special = bool(lane.demand.labels) or lane.called
         if special and lane.ready and not lane.closed:
             assert lane in pool.in_play, f"{place}: nobody looks at it"

@@ -172,9 +172,9 @@ class Engine:
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
-                awake.pop().queued = self._more = False
+                awake.pop().queued = self._more = self._cut = False
             else:
-                self._more = True
+                self._more = self._cut = True
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:

@@ -125,13 +125,20 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
 
 def _check_lanes(pool: Pool) -> None:
     """Each lane with something to start is where `Pool.best` looks for it, or waits for a slot."""
-    for lane in pool.every_lane():
+    lanes = pool.every_lane()
+    for lane in lanes:
         place = f"pool {pool.name}, a lane of class {lane.priority} for {lane.demand.labels}"
-        assert lane.closed == (lane in lane.demand.closed), f"{place}: closed, and nothing opens it"
+        assert lane.closed == lane.demand.closed.count(lane), (
+            f"{place}: closed, and nothing opens it, or more than once"
+        )
         special = bool(lane.demand.labels) or lane.called
         if special and lane.ready and not lane.closed:
             assert lane in pool.in_play, f"{place}: nobody looks at it"
+        if pool.in_play and lane.ready and not lane.closed:
+            assert lane.listed is not None and lane.listed <= lane.key(), f"{place}: its line does not know its head"
         assert not lane.closed or not lane.demand.has_room(), f"{place}: closed although there is room"
+    unknown = [lane for lane in pool.in_play if lane not in lanes]
+    assert not unknown, f"pool {pool.name}: lanes in play whose tasks have all ended: {unknown}"
 
 
 def _check_demands(pool: Pool, live: list[Task]) -> None:

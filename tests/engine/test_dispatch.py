@@ -252,6 +252,16 @@ def test_a_lane_does_not_grow_by_tasks_that_leave():
     assert len(lane._fresh) <= MAX_LANE_GARBAGE
 
 
+@pytest.mark.parametrize("deadline", [None, 900 * SECOND])
+def test_nor_while_others_wait_there(deadline):
+    rig = Rig()
+    rig.submit(spec(deadline_in=deadline))
+    for _ in range(5 * MAX_LANE_GARBAGE):
+        (task,) = rig.submit(spec(deadline_in=deadline))
+        rig.handle(ev.TaskCancelled(None, task))
+    assert all(len(lane._ids()) <= MAX_LANE_GARBAGE + 1 for lane in rig.engine.pools["default"].every_lane())
+
+
 @given(st.integers(0, 10**15), st.sampled_from(list(Priority)))
 def test_waiting_never_lifts_past_the_cap(waited, priority):
     task = Task(1, spec(priority=priority), Rig().engine.pools["default"], STEADY, 0, 0)

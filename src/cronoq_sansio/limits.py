@@ -32,6 +32,7 @@ MAX_DEMANDS = 4_096  #: sets of labels that a pool's tasks require at a time; a 
 MAX_TENANTS = 16_384  #: tenants per class of a pool whose next turn is remembered: about 3 MiB, looked through in 3 ms
 MAX_CYCLE_NAMES = 10  #: members of a cycle that the error names; the rest is counted
 MAX_WAITING_SUBMISSIONS = 65_536  #: callers that wait for room in the engine; each holds a specification
+MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1

@@ -447,6 +447,9 @@ class Engine:
     def _dispatch_held(self, event: ev.DispatchHeld) -> None:
         self._held = event.held
 
+    def _cascades_held(self, event: ev.CascadesHeld) -> None:
+        self.dependencies.held = event.held
+
     def _transitions_watched(self, event: ev.TransitionsWatched) -> None:
         self.watched = event.watched
 
@@ -502,6 +505,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.AttemptNacked: Engine._nacked,
     ev.LeasesLost: Engine._lost,
     ev.DispatchHeld: Engine._dispatch_held,
+    ev.CascadesHeld: Engine._cascades_held,
     ev.TransitionsWatched: Engine._transitions_watched,
     ev.TimerFired: Engine._timer_fired,
     ev.WallClockMoved: Engine._wall_clock_moved,

@@ -77,6 +77,8 @@ class Model:
         self.parked = False
         """Leases neither expire nor time out."""
         self.held = False
+        self.deaf = False
+        """Children do not hear of ends, and the rows of keys that came do not say so yet."""
         self.watched = False
         self.said: list[Said] = []
         self.totals: Counter[str] = Counter()
@@ -278,7 +280,15 @@ class Model:
             self.remembered.pop(0)
 
     def hear(self) -> None:
-        """Children hear how their parents ended, first end first; the ends that this causes come last."""
+        """Children hear how their parents ended, first end first; the ends that this causes come last.
+
+        Before that the rows of those that awaited a key hear who has it.
+        """
+        if self.deaf:
+            return
+        for task in self.tasks.values():
+            for edge in task.stored_edges:
+                edge.unsaid = ""
         while self.news:
             parent = self.news.pop(0)
             children = [
@@ -436,6 +446,10 @@ class Model:
         self.held = event.held
         self.note("hold", str(event.held))
 
+    def _cascades(self, event: ev.CascadesHeld) -> None:
+        self.deaf = event.held
+        self.note("cascades", "held" if event.held else "go on")
+
     def _watched(self, event: ev.TransitionsWatched) -> None:
         self.watched = event.watched
         self.note("watch", str(event.watched))
@@ -501,6 +515,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.AttemptNacked: Model._nacked,
     ev.LeasesLost: Model._lost,
     ev.DispatchHeld: Model._held,
+    ev.CascadesHeld: Model._cascades,
     ev.TransitionsWatched: Model._watched,
     ev.TimerFired: Model._timer,
     ev.WallClockMoved: Model._wall_clock,

@@ -206,7 +206,7 @@ def test_what_a_resource_does_not_have_any_more_fails_whoever_asks_for_it(start,
         skipped = client.submit(deps=[dep(blocked)]).id
         alarm = client.submit(deps=[dep(parked, FAILURE), dep(many, FAILURE)]).id
     with again(server, extra=semaphore("shrunk", 2)) as client:
-        unknown = "unknown resource 'gone'"
+        unknown = "resources['gone']: there is no resource with that name"
         shrunk = "resources['shrunk']: found 3 units; the resource never has more than 2"
         messages = {first: unknown, parked: unknown, blocked: unknown, many: shrunk}
         for task_id, message in messages.items():
@@ -219,7 +219,10 @@ def test_what_a_resource_does_not_have_any_more_fails_whoever_asks_for_it(start,
             client.submit(resources={"shrunk": 3})
         assert order(client, 3) == [few, root, alarm]
         done = cli(server, "wait", "parked", "--key")
-        assert done.returncode == 1 and "cannot run any more: unknown resource 'gone'" in done.stderr
+        assert (
+            done.returncode == 1
+            and "cannot run any more: resources['gone']: there is no resource with that name" in done.stderr
+        )
         done = cli(server, "get", str(many))
         assert "status: failed\n" in done.stdout and "never has more than 2" in done.stdout
     with again(server, extra=resources) as client:
@@ -238,7 +241,10 @@ def test_the_holder_of_units_that_are_gone_has_failed_and_a_smaller_limit_holds(
     server.configure(extra=semaphore("smaller", 1))
     server.start()
     with connect(server.address) as client:
-        assert ends(client, held) == ["failed"] and "unknown resource 'gone'" in client.get(held).message
+        assert (
+            ends(client, held) == ["failed"]
+            and "resources['gone']: there is no resource with that name" in client.get(held).message
+        )
         with Worker(client.channel, slots=9) as worker:
             first = worker.lease()
             assert first.attempt == 2

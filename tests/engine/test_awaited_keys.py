@@ -7,7 +7,7 @@ from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.records import EdgeResolved
 from cronoq_sansio.errors import Code
-from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_UNITS
+from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_CYCLE_WALK, MAX_UNITS
 from cronoq_sansio.spec import Condition
 from tests.engine.harness import START, Rig, dep, pool, spec, total
 from tests.engine.test_dependencies import NOTHING, awaiting, counts, message
@@ -195,10 +195,35 @@ def test_a_cycle_of_ten_thousand_is_found_and_named_in_part():
 
 
 def test_the_walk_is_made_only_when_a_cycle_is_possible(monkeypatch):
-    monkeypatch.setattr(cycles, "find", None)
+    monkeypatch.setattr(cycles, "find", None)  # the long walk
     rig = awaiting()
     rig.submit(spec("a", deps=["k"]), spec("b", deps=["a"]), spec("c", deps=["b", "other"]), spec("k"))
     rig.batch(spec("d", deps=["c"]), spec("e", deps=["d"]), spec("other"))
+
+
+def test_a_walk_that_finds_no_end_is_refused():
+    """However large the graph, a caller who closes circles all the time holds nobody up."""
+    rig = awaiting(max_pending=10**6)
+    rig.submit(spec("t1", deps=["end"]))
+    count = MAX_CYCLE_WALK + 2
+    rig.engine.handle([ev.TaskSubmitted(None, spec(f"t{n}", deps=[n - 1])) for n in range(2, count)], rig.now)
+    rig.engine.handle([ev.TaskSubmitted(None, spec("end", deps=[count - 1]))], rig.now)
+    assert rig.engine.find("end") is None
+    rig.engine.handle([ev.TaskSubmitted(None, spec("near", deps=[2]))], rig.now)
+    assert rig.engine.find("near") is not None
+
+
+def test_a_long_chain_of_parents_costs_nothing_while_nobody_waits_for_the_child(monkeypatch):
+    """The usual order: a note awaits each step, each step waits for the one before it."""
+    looked = []
+    real = cycles.reach
+    monkeypatch.setattr(cycles, "reach", lambda starts, *rest: looked.append(1) or real(starts, *rest))
+    monkeypatch.setattr(cycles, "find", None)
+    rig = awaiting()
+    for number in range(50):
+        rig.submit(spec(f"note{number}", deps=[f"step{number}"]))
+        rig.submit(spec(f"step{number}", deps=[f"step{number - 1}"] if number else []))
+    assert len(looked) == 49
 
 
 @pytest.mark.parametrize("count", [1, 2, MAX_CYCLE_NAMES, MAX_CYCLE_NAMES + 1, 1_000])

@@ -19,7 +19,7 @@ a key has a timer. The graph of unmet edges has no cycle: see `cycles.py`.
 """
 
 from collections import deque
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -149,8 +149,7 @@ class Dependencies:
     def edges(self, resolved: Resolved, admitted: Mapping[str, Task]) -> tuple[tuple[Edge, ...], str]:
         """The edges of the task that is admitted now, and why it ends at once, else empty.
 
-        `admitted`: members of its batch by key. A parent may have ended since `resolve`: it was shed for this very
-        task, or it is a member that ended at once.
+        `admitted`: members of its batch by key, of which one may have ended at once.
         """
         edges = []
         impossible = resolved.impossible
@@ -191,6 +190,17 @@ class Dependencies:
             parent.id = task.id
             self.parents[task.id] = parent
             self._appeared.append((parent, iter(list(parent.children))))
+            self.unsettled += 1
+
+    def children_of(self, ref: int | str) -> Iterable[int]:
+        """Who waits for a live task, or for a key that nobody has yet."""
+        parent = self.parents.get(ref)
+        return () if parent is None else parent.children
+
+    def owe(self, task_id: int, key: str, children: list[int]) -> None:
+        """The rows of these children still await a key that this task has: `settle` writes them."""
+        if self.any:
+            self._appeared.append((Parent(task_id, key), iter(children)))
             self.unsettled += 1
 
     def refs_of(self, task_id: int) -> list[int | str]:

@@ -128,8 +128,8 @@ class Engine:
 
         The step has everything that recovery changed; overdue backoffs and waits for keys are over before any dispatch.
         """
-        assert self._recovery is not None
-        self._recovery = None
+        recovery, self._recovery = self._recovery, None
+        assert recovery is not None
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
@@ -137,6 +137,7 @@ class Engine:
             pass
         while not self.dependencies.settle(self, MAX_UNITS):
             pass
+        recovery.finish()
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -172,9 +173,9 @@ class Engine:
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
-                awake.pop().queued = self._more = False
+                awake.pop().queued = self._more = self._cut = False
             else:
-                self._more = True
+                self._more = self._cut = True
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:

@@ -16,6 +16,7 @@ from cronoq_sansio.engine.actions import (
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskFinished
 from cronoq_sansio.errors import Rejection
+from cronoq_sansio.sim import model_rules as rules
 from cronoq_sansio.sim.model import Model, Said
 from cronoq_sansio.sim.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
@@ -82,8 +83,8 @@ def _agree(expected: Said, found: Said) -> bool:
     return expected == found
 
 
-def view_of(engine: Engine) -> dict[str, object]:
-    """An engine as the model sees it."""
+def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
+    """An engine as the model sees it. Until it is `swept`, parents that recovery brought are not remembered."""
     tasks = engine.tasks
     return {
         "tasks": {
@@ -95,13 +96,30 @@ def view_of(engine: Engine) -> dict[str, object]:
             for name, pool in engine.pools.items()
         },
         "leases": {lease.id: (lease.task.id, lease.group, lease.held) for lease in engine.leases.live.values()},
-        "remembered": sorted(known.task_id for known in tasks._retained.values() if known.expires > engine.now),
+        "plans": {
+            task.id: (0 if plan.deadline is None else plan.estimate, plan.tag, plan.place, plan.claim is not None)
+            for task in tasks.live.values()
+            if (plan := task.plan) is not None
+        },
+        "remembered": sorted(
+            known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
+        ),
         "totals": {
             name: getattr(engine.totals, name)
             for name in sorted(type(engine.totals).__slots__)
             if getattr(engine.totals, name)
         },
     }
+
+
+def idle(model: Model) -> list[str]:
+    """Tasks that could start and do not: slot and units are there. None may be left after a step."""
+    ready = [task for task in model.tasks.values() if task.status == TaskStatus.READY]
+    return [
+        f"task {task.id} in pool {task.spec.pool}"
+        for task in ready
+        if rules.fits(model, task) and rules.groups_with_room(model, task)
+    ]
 
 
 def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
@@ -119,7 +137,7 @@ def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
         expected = (task.stored_status, task.stored_attempt, task.stored_due)
         if type(state) is TaskFinished or expected != (status, attempt, due):
             found.append(f"task {task_id} should be stored as {expected}, its row says {state}")
-        edges = [(edge.parent, edge.key, edge.condition) for edge in store.edges[task_id]]
+        edges = [(edge.parent, edge.key, edge.condition) for edge in store.inserted[task_id].edges]
         wanted = [
             (0 if edge.unsaid else edge.parent, edge.unsaid or edge.key, edge.condition) for edge in task.stored_edges
         ]

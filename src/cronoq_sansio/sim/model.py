@@ -67,6 +67,8 @@ class Model:
         """Of each pool, class and tenant: the tag after its last task."""
         self.remembered: list[NaiveEnded] = []
         """Within the retention, in the order of their ends."""
+        self.swept = False
+        """What recovery brought only because somebody depended on it is forgotten."""
         self.news: list[NaiveEnded] = []
         """Ends that the children have not heard of yet."""
         self.waiting: list[NaiveSubmission] = []
@@ -88,11 +90,15 @@ class Model:
         """Apply events in order, then dispatch; what was decided."""
         self.now = max(self.now, now)
         self.said = []
-        self.remembered = [ended for ended in self.remembered if ended.expires > self.now]
+        follows = [type(event) for event in events] != [ev.LeasesReleased]  # else nothing follows from it
+        if follows:
+            self.swept = True
+            self.remembered = [ended for ended in self.remembered if ended.expires > self.now]
         for event in events:
             HANDLERS[type(event)](self, event)
-        self.hear()
-        if [type(event) for event in events] != [ev.LeasesReleased]:
+        if follows:
+            self.name_parents()
+            self.hear()
             self.run()
         return self.said
 
@@ -103,6 +109,7 @@ class Model:
                 rules.pump(self)
             if not admission.let_in(self):
                 return
+            self.name_parents()
             self.hear()
 
     def wall(self) -> int:
@@ -168,7 +175,12 @@ class Model:
                 for name in pools
             },
             "leases": {lease.id: (lease.task.id, lease.labels, lease.held) for lease in self.leases},
-            "remembered": sorted(ended.id for ended in self.remembered if ended.expires > self.now),
+            "plans": {
+                task.id: (0 if task.asked.deadline is None else task.estimate, task.tag, task.place, task.parked)
+                for task in self.tasks.values()
+                if task.spec.scheduling is not None or rules.has_shares(task.pool)
+            },
+            "remembered": sorted(ended.id for ended in self.remembered),
             "totals": {name: count for name, count in sorted(self.totals.items()) if count},
         }
 
@@ -279,17 +291,16 @@ class Model:
         while len(self.remembered) > self.limits.key_retention_max:
             self.remembered.pop(0)
 
-    def hear(self) -> None:
-        """Children hear how their parents ended, first end first; the ends that this causes come last.
-
-        Before that the rows of those that awaited a key hear who has it.
-        """
-        if self.deaf:
-            return
+    def name_parents(self) -> None:
+        """The rows of tasks that awaited a key say who has it."""
         for task in self.tasks.values():
             for edge in task.stored_edges:
-                edge.unsaid = ""
-        while self.news:
+                if task.status == TaskStatus.BLOCKED and not self.deaf:
+                    edge.unsaid = ""
+
+    def hear(self) -> None:
+        """Children hear how their parents ended, first end first; the ends that this causes come last."""
+        while self.news and not self.deaf:
             parent = self.news.pop(0)
             children = [
                 (edge.turn, task) for task in self.tasks.values() for edge in task.edges if edge.parent == parent.id

@@ -1,6 +1,7 @@
 """The simplest store there is: the last record of each row. What a real one must look like from the engine."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from cronoq_sansio.engine.records import (
     Edge,
@@ -21,53 +22,57 @@ class NaiveStore:
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
-        self.edges: dict[int, list[Edge]] = {}
-        """As they are now: an awaited key that has appeared is replaced by its parent."""
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
-
-    def write(self, records: Iterable[Record]) -> None:
-        """One transaction."""
-        for record in records:
-            if type(record) is TaskInserted:
-                self.inserted[record.task_id] = record
-                self.edges[record.task_id] = list(record.edges)
-            elif type(record) is EdgeResolved:
-                self.edges[record.task_id] = [
-                    Edge(record.parent, "", edge.condition) if edge.key == record.key else edge
-                    for edge in self.edges[record.task_id]
-                ]
-            elif type(record) is OutputStored:
-                self.outputs[record.task_id] = record
-            else:
-                assert type(record) is TaskChanged or type(record) is TaskFinished
-                self.states[record.task_id] = record
-
-    def finished(self, task_id: int) -> TaskFinished | None:
-        """The row of a task that has ended."""
-        state = self.states.get(task_id)
-        return state if type(state) is TaskFinished else None
-
-    def rows(self, oldest: int = 0) -> list[LoadedRecord]:
-        """What recovery reads: live tasks, their parents, and those that finished at `oldest` (wall time) or later."""
-        parents = {edge.parent for task_id, edges in self.edges.items() if not self.finished(task_id) for edge in edges}
-        found: list[LoadedRecord] = []
-        for task_id, row in self.inserted.items():
-            state = self.states.get(task_id)
-            if isinstance(state, TaskFinished):
-                if state.finished >= oldest or task_id in parents:
-                    found.append(FinishedLoaded(task_id, row.spec.pool, row.spec.key, state.status, state.finished))
-            else:
-                edges = tuple(self.edges[task_id])
-                loaded = TaskInserted(row.task_id, row.spec, row.max_attempts, row.arrival, edges)
-                found.append(TaskLoaded(loaded, state))
-        return found
 
     def copy(self) -> "NaiveStore":
         """The same rows in a store of its own."""
         other = NaiveStore()
         other.inserted = dict(self.inserted)
-        other.edges = {task_id: list(edges) for task_id, edges in self.edges.items()}
         other.states = dict(self.states)
         other.outputs = dict(self.outputs)
         return other
+
+    def write(self, records: Iterable[Record]) -> None:
+        """One transaction."""
+        for record in records:
+            if isinstance(record, TaskInserted):
+                self.inserted[record.task_id] = record
+            elif isinstance(record, OutputStored):
+                self.outputs[record.task_id] = record
+            elif isinstance(record, EdgeResolved):
+                self._resolve(record)
+            else:
+                self.states[record.task_id] = record
+
+    def _resolve(self, record: EdgeResolved) -> None:
+        row = self.inserted[record.task_id]
+        edges = tuple(
+            Edge(record.parent, "", edge.condition) if not edge.parent and edge.key == record.key else edge
+            for edge in row.edges
+        )
+        self.inserted[record.task_id] = replace(row, edges=edges)
+
+    def finished(self, task_id: int) -> TaskFinished | None:
+        """The row of a task that has ended."""
+        state = self.states.get(task_id)
+        return state if isinstance(state, TaskFinished) else None
+
+    def live(self) -> list[int]:
+        """Ids of the tasks that have not ended."""
+        return [task_id for task_id in self.inserted if self.finished(task_id) is None]
+
+    def rows(self, since: int = 0) -> list[LoadedRecord]:
+        """What recovery reads: live tasks, and finished ones since then or that a live one depends on."""
+        found: list[LoadedRecord] = []
+        parents: set[int] = set()
+        for task_id in self.live():
+            row, state = self.inserted[task_id], self.states.get(task_id)
+            assert not isinstance(state, TaskFinished)
+            found.append(TaskLoaded(row, state))
+            parents.update(edge.parent for edge in row.edges)
+        for task_id, state in self.states.items():
+            if isinstance(state, TaskFinished) and (state.finished >= since or task_id in parents):
+                asked = self.inserted[task_id].spec
+                found.append(FinishedLoaded(task_id, asked.pool, asked.key, state.status, state.finished))
+        return found

@@ -5,6 +5,7 @@ short one that is to be shrunk; both find the same things to do here. Few keys, 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 from typing import Protocol, TypeVar
 
@@ -105,12 +106,13 @@ class Workload:
         return self.requests
 
     def some_task(self) -> int:
-        """Mostly a live task, else one that ended, or nobody."""
+        """Mostly a live task, else one that ended, is forgotten, or never was."""
         live = sorted(self.world.model.tasks)
         ended = [known.id for known in self.world.model.remembered]
         if live and not self.one_in(6):
             return self.choices.pick(live)
-        return self.choices.pick([*ended, NOBODY])
+        forgotten = max(self.world.model.next_task - 1 - self.choices.pick(range(60)), 1)
+        return self.choices.pick([*ended, forgotten, forgotten, NOBODY])
 
     def some_lease(self, held: bool | None = None) -> int:
         """Mostly a live lease, else one that ended."""
@@ -136,7 +138,8 @@ class Workload:
         attempts = pick([1, 2, 3]) if not self.one_in(50) else 0
         retry = pick([None, RetryOverride(attempts, None, None, None, None), RetryOverride(2, 0, None, None, False)])
         size = pick([10, 20, 300]) if not self.one_in(40) else 5_000
-        key = pick(["", pick(keys)])
+        awaited = [edge.key for task in self.world.model.tasks.values() for edge in task.edges if edge.key]
+        key = pick(["", pick(keys)]) if not awaited or not self.one_in(3) else pick(awaited)
         timeout = pick([None, None, 3 * SECOND])
         asked = self.scheduling(keys)
         return TaskSpec(b"", "", pick(["", "x", "y"]), pool, pick(range(4)), key, timeout, retry, (), size, asked)
@@ -169,6 +172,9 @@ class Workload:
         condition = self.choices.pick(list(Condition))
         if self.one_in(3):
             return Dependency(self.choices.pick(keys), condition)
+        blocked = [task.id for task in self.world.model.tasks.values() if task.edges]
+        if blocked and self.one_in(4):
+            return Dependency(self.choices.pick(blocked), condition)
         return Dependency(self.some_task(), condition)
 
     # --- callers
@@ -178,6 +184,25 @@ class Workload:
         for _ in range(self.choices.pick([1, 1, 2, 3])):
             may_wait = "waiting" in self.features and self.one_in(2)
             self.send(ev.TaskSubmitted(self.request(), self.spec(), may_wait))
+
+    def crowd(self) -> None:
+        """More want into the pool that lets callers wait than there is room for, and perhaps somebody leaves it."""
+        if "waiting" not in self.features:
+            return
+        events: list[ev.Event] = []
+        inside = [task.id for task in self.world.model.tasks.values() if task.spec.pool == "b"]
+        if inside and self.one_in(3):
+            events.append(ev.TaskCancelled(self.request(), self.choices.pick(inside)))
+        specs = [replace(self.spec(), pool="b") for _ in range(self.choices.pick([2, 4, 6]))]
+        events += [ev.TaskSubmitted(self.request(), spec, True) for spec in specs]
+        self.send(*events)
+
+    def submit_again(self) -> None:
+        """Somebody does not know whether a submission arrived, and repeats it."""
+        model = self.world.model
+        specs = [waiting.spec for waiting in model.waiting] or [task.spec for task in model.tasks.values()]
+        if specs:
+            self.send(ev.TaskSubmitted(self.request(), self.choices.pick(specs), self.one_in(2)))
 
     def submit_batch(self) -> None:
         """Somebody submits some tasks as one."""
@@ -326,7 +351,7 @@ class Workload:
         """Let so much happen, in phases; in each of them tasks ask for other things."""
         for number in range(happenings):
             if number % phase == 0:
-                self.features = [name for name in FEATURES if self.one_in(2)]
+                self.features = [name for name in FEATURES if not self.one_in(3)]
             self.happen()
 
     def happen(self) -> None:
@@ -338,6 +363,8 @@ class Workload:
 #: How often each thing happens, of so many times in all.
 OFTEN = {
     "submit": 20,
+    "crowd": 4,
+    "submit_again": 3,
     "submit_batch": 6,
     "cancel": 4,
     "withdraw": 2,

@@ -60,15 +60,20 @@ Deed = Happened | Committed | Crashed
 
 
 class Divergence(AssertionError):
-    """Engine and model differ, or a promise was broken."""
+    """Engine and model differ, or a promise was broken. The message is the transcript."""
+
+    def __init__(self, what: str, transcript: str) -> None:
+        super().__init__(f"{what}\n{transcript}")
+        self.what = what
+        """In one line, without ids and times."""
 
 
 class World:
     """Engine, model and store."""
 
     def __init__(self, settings: Settings, *, now: int = 1_000_000 * SECOND, seed: int = 0) -> None:
-        self.settings = settings
-        self.seed = seed
+        self.settings = self.first_settings = settings
+        self.seed = self.first_seed = seed
         self.start = now
         self.now = now
         self.engine = Engine.fresh(settings, now=now, seed=seed)
@@ -102,7 +107,7 @@ class World:
         except Divergence:
             raise
         except Exception as error:  # an invariant that is broken, or a plain fault
-            raise self._divergence(f"{type(error).__name__}: {error}", []) from error
+            raise self._divergence(f"the engine fails: {type(error).__name__}", [str(error)]) from error
 
     def handle(self, *events: ev.Event) -> list[Said]:
         """One step now."""
@@ -138,6 +143,9 @@ class World:
         expected = self.model.handle(deed.events, deed.now)
         step = self.engine.handle(deed.events, deed.now)
         found = self._take(step, expected)
+        dispatched = not self.model.held and [type(event) for event in deed.events] != [ev.LeasesReleased]
+        if dispatched and (idle := checks.idle(self.model)):
+            raise self._divergence("a task waits although it could start", idle)
         fired = type(deed.events[-1]) is ev.TimerFired if deed.events else False
         due = self.engine.next_timeout()
         if fired and due is not None and due <= self.engine.now:
@@ -164,7 +172,7 @@ class World:
         return found
 
     def _compare_views(self) -> None:
-        expected, found = self.model.view(), checks.view_of(self.engine)
+        expected, found = self.model.view(), checks.view_of(self.engine, swept=self.model.swept)
         wrong = [
             line
             for name in expected
@@ -255,7 +263,7 @@ class World:
 
     def _divergence(self, what: str, details: Sequence[str]) -> Divergence:
         cut = [f"… {len(self.lines) - SHOWN} lines before"] if len(self.lines) > SHOWN else []
-        return Divergence("\n".join([what, *cut, *self.lines[-SHOWN:], "", *details]))
+        return Divergence(what, "\n".join([*cut, *self.lines[-SHOWN:], "", *details]))
 
 
 def _sides(expected: Sequence[Said], found: Sequence[Said]) -> list[str]:

@@ -113,6 +113,8 @@ MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shar
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
 MAX_WAITING_BYTES = 64 << 20  #: bytes of new tasks, without outputs, that wait for a commit before new work is refused
+MAX_WAITING_ROWS = 8_192  #: rows that wait for a commit, about 0.2 s of writing; then cascades wait as well
+MAX_COMMIT_ROWS = 32_768  #: a transaction that has so many takes no further step: about 0.8 s, below COMMIT_STALLED
 MIN_OUTBOX_SWEEP = 4_096  #: actions that the outbox holds before it looks for those that nobody wants any more
 MAX_WAITING_OUTPUT = 256 << 20  #: bytes of outputs; from here on neither calls nor workers get credit: one per lease
 COMMIT_STALLED = 1 * SECOND  #: a commit older than this parks lease expiries

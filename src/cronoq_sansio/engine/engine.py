@@ -133,8 +133,8 @@ class Engine:
 
         The step has everything that recovery changed; overdue backoffs and waits for keys are over before any dispatch.
         """
-        assert self._recovery is not None
-        self._recovery = None
+        recovery, self._recovery = self._recovery, None
+        assert recovery is not None
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
@@ -142,6 +142,7 @@ class Engine:
             pass
         while not self.dependencies.settle(self, MAX_UNITS):
             pass
+        recovery.finish()
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -452,6 +453,9 @@ class Engine:
     def _dispatch_held(self, event: ev.DispatchHeld) -> None:
         self._held = event.held
 
+    def _cascades_held(self, event: ev.CascadesHeld) -> None:
+        self.dependencies.held = event.held
+
     def _transitions_watched(self, event: ev.TransitionsWatched) -> None:
         self.watched = event.watched
 
@@ -507,6 +511,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.AttemptNacked: Engine._nacked,
     ev.LeasesLost: Engine._lost,
     ev.DispatchHeld: Engine._dispatch_held,
+    ev.CascadesHeld: Engine._cascades_held,
     ev.TransitionsWatched: Engine._transitions_watched,
     ev.TimerFired: Engine._timer_fired,
     ev.WallClockMoved: Engine._wall_clock_moved,

@@ -21,7 +21,6 @@ from cronoq_sansio.engine import dependencies, lifecycle, retry
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import (
     Edge,
-    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
     TaskChanged,
@@ -59,6 +58,10 @@ class Recovery:
         """Parents of blocked tasks."""
         self._ends: dict[int, tuple[str, int]] = {}
         """Key and status of those that have ended."""
+        self._unsaid: dict[tuple[int, str], list[int]] = {}
+        """Keys that came, with their tasks: the children whose rows do not say so."""
+        self._behind: dict[int, None] = {}
+        """All of these children."""
 
     def load(self, records: Iterable[LoadedRecord]) -> None:
         """Take in rows, in any order."""
@@ -102,6 +105,19 @@ class Recovery:
         while self._engine.dependencies.unsettled:
             self._engine.dependencies.settle(self._engine, 1)
             yield
+
+    def finish(self) -> None:
+        """Rows that still await a key that came: who is READY by now says that, the others are left to `settle`.
+
+        There may be very many of them, and one step is one transaction.
+        """
+        engine = self._engine
+        for child in self._behind:
+            task = engine.tasks.live.get(child)
+            if task is not None and task.status == lifecycle.READY:
+                lifecycle.store(engine, task)
+        for (parent, key), children in self._unsaid.items():
+            engine.dependencies.owe(parent, key, children)
 
     def _retain(self, record: FinishedLoaded) -> None:
         engine = self._engine
@@ -226,7 +242,8 @@ class Recovery:
             self._ends[parent] = (key, known.status)
         else:
             parent = known.id
-        engine.step.writes.append(EdgeResolved(child, key, parent))
+        self._unsaid.setdefault((parent, key), []).append(child)
+        self._behind[child] = None
         return parent
 
     def _lost_pool(self, name: str) -> Pool:

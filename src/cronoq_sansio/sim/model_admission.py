@@ -87,6 +87,7 @@ def appear(model: "Model", newcomer: NaiveTask) -> None:
         edges = [edge for edge in task.edges if edge.key and edge.key == newcomer.spec.key]
         for edge in edges:
             model.note("edge", "its key appeared")
+            edge.unsaid = edge.key  # until `Model.name_parents`
             edge.parent, edge.key, edge.turn = newcomer.id, "", model.next_turn()
         if edges and not any(edge.key for edge in task.edges):
             task.due = None

@@ -289,6 +289,10 @@ class Workload:
         """Dispatch is held back, or not any more."""
         self.send(ev.DispatchHeld(self.one_in(3)))
 
+    def hold_cascades(self) -> None:
+        """The store falls behind, or catches up."""
+        self.send(ev.CascadesHeld(self.one_in(2)))
+
     def pass_time(self) -> None:
         """Time passes, with every timer when it is due."""
         if self.together is None:
@@ -377,6 +381,7 @@ OFTEN = {
     "lose": 2,
     "set_limit": 2,
     "hold": 3,
+    "hold_cascades": 4,
     "pass_time": 14,
     "oversleep": 3,
     "move_clock": 1,

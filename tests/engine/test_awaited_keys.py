@@ -5,8 +5,12 @@ import pytest
 from cronoq_sansio.clock import SECOND, ns
 from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
+<<<<<<< HEAD
 from cronoq_sansio.engine.dependencies import overdue
 from cronoq_sansio.engine.records import EdgeResolved
+=======
+from cronoq_sansio.engine.records import EdgeResolved, TaskChanged, TaskInserted
+>>>>>>> b0bc277995ff182e595c81e8009ce5798aa98575
 from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_CYCLE_WALK, MAX_UNITS
 from cronoq_sansio.spec import Condition
@@ -47,6 +51,7 @@ def test_the_wait_ends():
     assert rig.status(late) == "READY" and counts(rig) == NOTHING
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize(
     ("waited", "text"),
     [
@@ -62,6 +67,17 @@ def test_the_wait_ends():
 )
 def test_the_time_in_the_message_has_three_digits(waited, text):
     assert overdue("k", ns(waited)) == f"no task with the key 'k' came within {text}"
+=======
+def test_what_is_stored_are_wall_times():
+    """Of a plain task too, which is taken in on a shorter way."""
+    rig = awaiting()
+    rig.handle(ev.WallClockMoved(7 * SECOND))
+    step = rig.handle(*(ev.TaskSubmitted(None, item) for item in (spec(), spec(tenant="x"), spec("c", deps=["later"]))))
+    assert [record.arrival for record in step.writes if type(record) is TaskInserted] == 3 * [rig.now + 7 * SECOND]
+    (waits,) = (record for record in step.writes if type(record) is TaskChanged)
+    assert waits.due == rig.now + 67 * SECOND
+    assert rig.engine.next_timeout() == rig.now + 60 * SECOND
+>>>>>>> b0bc277995ff182e595c81e8009ce5798aa98575
 
 
 def test_many_waits_end_in_portions():

@@ -188,6 +188,22 @@ def test_many_leases_that_expire_together_are_worked_off_in_portions(monkeypatch
     assert aborted == [3, 3, 1]
 
 
+def test_many_backoffs_that_end_together_are_worked_off_in_portions(monkeypatch):
+    rig = Rig(pool(lease_ttl=100 * SECOND))
+    rig.slots(7)
+    ids = rig.submit(*(spec() for _ in range(7)))
+    rig.slots(0)
+    for task in ids:
+        rig.fail(task)
+    rig.now += SECOND
+    monkeypatch.setattr(engine, "MAX_UNITS", 3)
+    ready = []
+    while (due := rig.engine.next_timeout()) is not None and due <= rig.now:
+        rig.handle(ev.TimerFired())
+        ready.append(sum(rig.status(task) == "READY" for task in ids))
+    assert ready == [3, 6, 7]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["push", "back", "pop", "leave"]), st.integers(0, 50)), max_size=120))
 def test_a_lane_is_a_sorted_set(operations):
     """Against the naive queue: a list that is sorted each time."""

@@ -174,7 +174,7 @@ def test_tasks_that_the_configuration_ends_are_counted_by_reason():
         "pool 'a' is not configured any more": 3,
         "limits.max_message_bytes now allows 3072 bytes of a task": 2,
         "resources['db']: found 2 units; the resource never has more than 1": 1,
-        "unknown resource 'gone'": 1,
+        "resources['gone']: there is no resource with that name": 1,
     }
     assert len(engine.tasks.live) == 1 and engine.tasks.retained() == 7
 

@@ -36,6 +36,7 @@ REACHED = {
     "nack": "passed on, failed, stale",
     "lose": "failed, ignored",
     "hold": "True, False",
+    "cascades": "held, go on",
     "watch": "True, False",
     "timer": "attempt timed out, lease expired, backoff over, awaited in vain",
     "edge": "to a live task, awaited, its key appeared, met at once, impossible at once, met later, impossible later",

@@ -5,12 +5,8 @@ import pytest
 from cronoq_sansio.clock import SECOND, ns
 from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
-<<<<<<< HEAD
 from cronoq_sansio.engine.dependencies import overdue
-from cronoq_sansio.engine.records import EdgeResolved
-=======
 from cronoq_sansio.engine.records import EdgeResolved, TaskChanged, TaskInserted
->>>>>>> b0bc277995ff182e595c81e8009ce5798aa98575
 from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_CYCLE_WALK, MAX_UNITS
 from cronoq_sansio.spec import Condition
@@ -51,7 +47,6 @@ def test_the_wait_ends():
     assert rig.status(late) == "READY" and counts(rig) == NOTHING
 
 
-<<<<<<< HEAD
 @pytest.mark.parametrize(
     ("waited", "text"),
     [
@@ -67,7 +62,8 @@ def test_the_wait_ends():
 )
 def test_the_time_in_the_message_has_three_digits(waited, text):
     assert overdue("k", ns(waited)) == f"no task with the key 'k' came within {text}"
-=======
+
+
 def test_what_is_stored_are_wall_times():
     """Of a plain task too, which is taken in on a shorter way."""
     rig = awaiting()
@@ -77,7 +73,6 @@ def test_what_is_stored_are_wall_times():
     (waits,) = (record for record in step.writes if type(record) is TaskChanged)
     assert waits.due == rig.now + 67 * SECOND
     assert rig.engine.next_timeout() == rig.now + 60 * SECOND
->>>>>>> b0bc277995ff182e595c81e8009ce5798aa98575
 
 
 def test_many_waits_end_in_portions():

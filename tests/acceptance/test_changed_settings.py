@@ -89,6 +89,12 @@ def test_tasks_of_a_pool_that_is_gone_have_failed_and_others_go_by_that(start, a
         last = client.submit(deps=[dep(blocked)]).id
     gone = "pool 'old' is not configured any more"
     with again(server, pools=pools("default")) as client:
+        log = server.log.read_text()
+        told = [line for line in log.splitlines() if "tasks ended for good" in line]
+        assert len(told) == 2 and all("[warning" in line for line in told)
+        assert gone in told[0] and "tasks=2" in told[0] and "put back what is missing before a start" in told[0]
+        assert "as skipped" in told[1] and "tasks=2" in told[1]
+        assert [line for line in log.splitlines() if "] recovered" in line and "tasks=4 finished=4" in line]
         for task_id in (parent, blocked):
             result = client.wait(task_id)
             assert (word(result.status), result.message) == ("failed", gone)

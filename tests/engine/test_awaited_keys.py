@@ -2,10 +2,11 @@
 
 import pytest
 
-from cronoq_sansio.clock import SECOND
+from cronoq_sansio.clock import SECOND, ns
 from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.records import EdgeResolved
+from cronoq_sansio.engine.dependencies import overdue
+from cronoq_sansio.engine.records import EdgeResolved, TaskChanged, TaskInserted
 from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_CYCLE_WALK, MAX_UNITS
 from cronoq_sansio.spec import Condition
@@ -44,6 +45,34 @@ def test_the_wait_ends():
     assert message(rig, child) == "no task with the key 'later' came within 60 s"
     (late,) = rig.submit(spec("later"))
     assert rig.status(late) == "READY" and counts(rig) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("waited", "text"),
+    [
+        (20.0011, "20 s"),
+        (0.30017, "0.3 s"),
+        (0.1, "0.1 s"),
+        (86_400.2, "86400 s"),
+        (86_399, "86400 s"),
+        (1_234.5, "1230 s"),
+        (31_536_000, "31500000 s"),
+        (0.00012345, "0.000123 s"),
+    ],
+)
+def test_the_time_in_the_message_has_three_digits(waited, text):
+    assert overdue("k", ns(waited)) == f"no task with the key 'k' came within {text}"
+
+
+def test_what_is_stored_are_wall_times():
+    """Of a plain task too, which is taken in on a shorter way."""
+    rig = awaiting()
+    rig.handle(ev.WallClockMoved(7 * SECOND))
+    step = rig.handle(*(ev.TaskSubmitted(None, item) for item in (spec(), spec(tenant="x"), spec("c", deps=["later"]))))
+    assert [record.arrival for record in step.writes if type(record) is TaskInserted] == 3 * [rig.now + 7 * SECOND]
+    (waits,) = (record for record in step.writes if type(record) is TaskChanged)
+    assert waits.due == rig.now + 67 * SECOND
+    assert rig.engine.next_timeout() == rig.now + 60 * SECOND
 
 
 def test_many_waits_end_in_portions():

@@ -74,6 +74,17 @@ def test_plain_and_special_tasks_share_one_order():
     assert rig.order() == [high, plain, special]
 
 
+@pytest.mark.parametrize("deadline", [None, 900 * SECOND])
+def test_tasks_with_different_labels_run_in_one_order(deadline):
+    """Each set of labels has a lane of its own; their heads are compared anew after each start."""
+    rig = Rig()
+    ids = rig.submit(*(spec(labels=dict(labels), deadline_in=deadline) for labels in 4 * [GPU, EAST, GPU_EAST]))
+    rig.slots(1, GPU_EAST)
+    for task in ids:
+        rig.complete(task)
+    assert rig.order() == ids
+
+
 def test_groups_and_demands_are_dropped_when_nothing_needs_them():
     rig = Rig()
     for number in range(50):

@@ -188,6 +188,22 @@ def test_many_leases_that_expire_together_are_worked_off_in_portions(monkeypatch
     assert aborted == [3, 3, 1]
 
 
+def test_many_backoffs_that_end_together_are_worked_off_in_portions(monkeypatch):
+    rig = Rig(pool(lease_ttl=100 * SECOND))
+    rig.slots(7)
+    ids = rig.submit(*(spec() for _ in range(7)))
+    rig.slots(0)
+    for task in ids:
+        rig.fail(task)
+    rig.now += SECOND
+    monkeypatch.setattr(engine, "MAX_UNITS", 3)
+    ready = []
+    while (due := rig.engine.next_timeout()) is not None and due <= rig.now:
+        rig.handle(ev.TimerFired())
+        ready.append(sum(rig.status(task) == "READY" for task in ids))
+    assert ready == [3, 6, 7]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["push", "back", "pop", "leave"]), st.integers(0, 50)), max_size=120))
 def test_a_lane_is_a_sorted_set(operations):
     """Against the naive queue: a list that is sorted each time."""
@@ -250,6 +266,16 @@ def test_a_lane_does_not_grow_by_tasks_that_leave():
             rig.engine.handle([ev.TaskCancelled(None, task)], rig.now)
     lane = rig.engine.pools["default"].lanes[NORMAL]
     assert len(lane._fresh) <= MAX_LANE_GARBAGE
+
+
+@pytest.mark.parametrize("deadline", [None, 900 * SECOND])
+def test_nor_while_others_wait_there(deadline):
+    rig = Rig()
+    rig.submit(spec(deadline_in=deadline))
+    for _ in range(5 * MAX_LANE_GARBAGE):
+        (task,) = rig.submit(spec(deadline_in=deadline))
+        rig.handle(ev.TaskCancelled(None, task))
+    assert all(len(lane._ids()) <= MAX_LANE_GARBAGE + 1 for lane in rig.engine.pools["default"].every_lane())
 
 
 @given(st.integers(0, 10**15), st.sampled_from(list(Priority)))

@@ -347,7 +347,8 @@ _ALONE = {int(condition): (int(condition),) for condition in Condition}
 
 def overdue(key: str, waited: int) -> str:
     """Why a task is skipped that waited so many nanoseconds for a key."""
-    return f"no task with the key {key!r} came within {seconds(waited):g} s"
+    rounded = float(f"{seconds(waited):.3g}")  # the moment at which a timer was looked at says nothing
+    return f"no task with the key {key!r} came within {rounded:.10g} s"
 
 
 def awaits(edges: tuple[Edge, ...]) -> bool:

@@ -123,6 +123,11 @@ class Engine:
         self.now = max(self.now, now)
         return self._recovery.settle(MAX_UNITS)
 
+    def hopeless(self) -> dict[str, int]:
+        """How many tasks the configuration ended as failed at this recovery, by reason. Until `begin`."""
+        assert self._recovery is not None
+        return self._recovery.hopeless
+
     def begin(self, now: int) -> EngineStep:
         """Start to serve.
 

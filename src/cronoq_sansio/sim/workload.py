@@ -57,7 +57,7 @@ POOLS = (
     ),
     PoolSettings("d", max_pending=4, retry=POLICY, overflow="shed_oldest", fair_share=True),
 )
-LIMITS = LimitSettings(key_retention=20 * SECOND, key_retention_max=12, max_pending_total=16, max_payload_bytes=3_000)
+LIMITS = LimitSettings(key_retention=20 * SECOND, key_retention_max=12, max_pending_total=16, max_payload_bytes=5_000)
 
 
 def small_settings() -> Settings:

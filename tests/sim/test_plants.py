@@ -112,7 +112,7 @@ def test_a_difference_is_cut_down_to_a_readable_transcript(monkeypatch):
     world = World(small_settings(), seed=3)
     with pytest.raises(Divergence) as caught:
         Workload(world, RandomChoices(3)).live(8_000)
-    short = shortened(world, caught.value, budget=120)
+    short = shortened(world, caught.value, budget=40_000)
     assert short.what == caught.value.what
     lines = str(short).splitlines()
     assert any("expected" in line for line in lines) and any("found" in line for line in lines)

@@ -180,7 +180,7 @@ class Model:
                 for task in self.tasks.values()
                 if task.spec.scheduling is not None or rules.has_shares(task.pool)
             },
-            "remembered": sorted(ended.id for ended in self.remembered),
+            "remembered": sorted(ended.id for ended in self.remembered if self.swept or ended.expires > self.now),
             "totals": {name: count for name, count in sorted(self.totals.items()) if count},
         }
 

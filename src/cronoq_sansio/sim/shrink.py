@@ -7,18 +7,18 @@ from cronoq_sansio.sim.world import Deed, Divergence, Happened, World
 
 T = TypeVar("T")
 
-BUDGET = 300  #: runs that a search for a shorter list may cost, each at most as long as the one that failed
+BUDGET = 400_000  #: items that all tries together may play: a few minutes
 
 
 def shrink(items: Sequence[T], fails: Callable[[Sequence[T]], bool], budget: int = BUDGET) -> list[T]:
-    """A part of `items` that still `fails`, of which no single one can be left out; `budget` bounds the tries."""
+    """A part of `items` that still `fails`, of which no single one can be left out; `budget` bounds what all tries play."""
     kept = list(items)
     size = max(len(kept) // 2, 1)
     while budget > 0:
         start, removed = 0, False
         while start < len(kept) and budget > 0:
             candidate = kept[:start] + kept[start + size :]
-            budget -= 1
+            budget -= len(candidate)
             if fails(candidate):
                 kept, removed = candidate, True
             else:

@@ -65,6 +65,20 @@ def small_settings() -> Settings:
     return Settings(limits=LIMITS, pools=POOLS, resources=RESOURCES)
 
 
+def other_settings() -> tuple[Settings, ...]:
+    """What an operator may have made of the configuration meanwhile."""
+    usual = small_settings()
+    impatient = tuple(replace(pool, await_unknown_dependencies=SECOND) for pool in POOLS)
+    strict = tuple(replace(pool, max_pending=2, overflow="reject", lease_ttl=SECOND) for pool in POOLS)
+    return (
+        replace(usual, pools=(POOLS[3], POOLS[0], POOLS[1])),
+        replace(usual, resources=(RESOURCES[0], replace(RESOURCES[2], permits=1))),
+        replace(usual, pools=impatient),
+        replace(usual, pools=strict),
+        replace(usual, limits=replace(LIMITS, key_retention_max=3, max_pending_total=5)),
+    )
+
+
 class Choices(Protocol):
     """Who decides."""
 
@@ -227,8 +241,8 @@ class Workload:
 
     def offer_slots(self) -> None:
         """Workers come or go."""
-        pool, labels = self.choices.pick(["a", "b", "c", "d"]), self.choices.pick(GROUPS)
-        self.send(ev.GroupCapacitySet(pool, labels, self.choices.pick([0, 1, 1, 2, 3])))
+        pool, labels = self.choices.pick(self.world.settings.pools), self.choices.pick(GROUPS)
+        self.send(ev.GroupCapacitySet(pool.name, labels, self.choices.pick([0, 1, 1, 2, 3])))
 
     def release(self) -> None:
         """A lease reaches its worker."""
@@ -276,7 +290,7 @@ class Workload:
 
     def set_limit(self) -> None:
         """An operator changes a resource."""
-        resource = self.choices.pick(RESOURCES)
+        resource = self.choices.pick(self.world.settings.resources)
         factor = self.choices.pick([1, 1, 2])
         if resource.kind == "semaphore":
             changed = ResourceSettings(resource.name, resource.kind, permits=self.choices.pick([1, 1, 2, 3]))
@@ -333,7 +347,8 @@ class Workload:
     def crash(self) -> None:
         """The process dies and another takes over."""
         if self.together is None:
-            self.world.crash(self.choices.pick(SPANS), self.choices.pick([-10, 0, 0, 10]) * SECOND)
+            changed = small_settings() if not self.one_in(4) else self.choices.pick(other_settings())
+            self.world.crash(self.choices.pick(SPANS), self.choices.pick([-10, 0, 0, 10]) * SECOND, changed)
             for _ in range(self.choices.pick([0, 4, 8])):
                 self.offer_slots()
 

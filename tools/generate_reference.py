@@ -126,10 +126,16 @@ def errors_page() -> str:
     """Every error code."""
     text = """# Errors
 
-Every refusal has one code. This is what it becomes for each kind of caller, and what to do about it. The message of the
-status says which field is at fault and what is allowed; ids travel as trailing metadata (`cronoq-task-id`).
+Every refusal has one cause. This is what it becomes for each kind of caller, and what to do about it. The message of
+the status says which field or bound is at fault and what is allowed; ids travel as trailing metadata
+(`cronoq-task-id`).
 
-| code | gRPC | HTTP | cause | what to do |
+The names in the first column are those of the engine, for programs that use it within their own process. They do not
+travel: callers over the network see the status and the message, and where several rows have the same status (`full` and
+`overloaded` are both `RESOURCE_EXHAUSTED`) the message tells them apart. `ClientError.code` of the Python client is the
+gRPC status in lower case.
+
+| cause, by name | gRPC | HTTP | when | what to do |
 |---|---|---|---|---|
 """
     for code, mapping in MAPPINGS.items():

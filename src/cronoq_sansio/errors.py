@@ -36,7 +36,7 @@ class GrpcStatus(IntEnum):
 
 
 class Code(Enum):
-    """Every way in which a request can be refused. The value is the word that Python callers see as `.code`."""
+    """Every way in which a request can be refused. Callers within the process see it, others what it maps to."""
 
     INVALID = "invalid"
     UNKNOWN_POOL = "unknown_pool"
@@ -90,13 +90,14 @@ MAPPINGS: dict[Code, Mapping] = {
     Code.FULL: Mapping(
         GrpcStatus.RESOURCE_EXHAUSTED,
         429,
-        "Queue bounds reached in a pool with the overflow policy `wait`; callers within the process wait instead.",
+        "Queue bounds reached in a pool with the overflow policy `wait`; the message says which. "
+        "Callers within the process wait instead.",
         "Retry with backoff.",
     ),
     Code.OVERLOADED: Mapping(
         GrpcStatus.RESOURCE_EXHAUSTED,
         429,
-        "Queue bounds or the payload budget reached.",
+        "Queue bounds or the payload budget reached; the message says which.",
         "Retry with backoff, or shed load upstream.",
     ),
     Code.DUPLICATE_KEY_IN_BATCH: Mapping(

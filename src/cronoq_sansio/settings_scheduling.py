@@ -83,11 +83,11 @@ POOLS = Table(
             "overflow",
             "overflow",
             Kind.TEXT,
-            "What happens to a submission that would pass a bound of tasks that wait. `reject`: it is refused as"
-            " `overloaded`. `wait`: a caller over the network is refused as `full`, at once; one within the process"
+            "What happens to a submission that would pass a bound of tasks that wait. `reject`: it is refused with"
+            " `RESOURCE_EXHAUSTED`. `wait`: so is a caller over the network, at once; one within the process"
             " waits its turn. `shed_lowest`: the ready task that came last in the lowest class below its own ends as"
             " `shed` to make room, `shed_oldest`: the ready `low` task that came first does; without such a task it is"
-            " refused as `overloaded`. A batch sheds nothing: it is refused as `overloaded`, with `wait` as `full`.",
+            " refused. A batch sheds nothing and does not wait: it is refused.",
             words=("reject", "wait", "shed_lowest", "shed_oldest"),
             default_text="`reject`",
         ),

@@ -146,7 +146,7 @@ LIMITS = Table(
             "max_payload_bytes",
             "max_payload_bytes",
             Kind.INTEGER,
-            "All live tasks together, as encoded; beyond, submissions are refused as `overloaded`.",
+            "All live tasks together, as encoded; beyond, submissions are refused with `RESOURCE_EXHAUSTED`.",
             4_096,
             MAX_BYTES,
             default_text="half of the machine's memory",

@@ -2,6 +2,7 @@
 
 from enum import IntEnum
 
+from cronoq_sansio.limits import EDGE_BYTES
 from cronoq_sansio.values import value
 
 
@@ -139,6 +140,12 @@ class TaskSpec:
 def tenant_of(spec: TaskSpec) -> str:
     """Whose task it is; empty when the caller named nobody."""
     return spec.scheduling.tenant if spec.scheduling is not None else ""
+
+
+def weight(spec: TaskSpec) -> int:
+    """What a live task counts against `limits.max_payload_bytes`: its size, and its dependencies as they are kept."""
+    asked = spec.scheduling
+    return spec.size if asked is None else spec.size + EDGE_BYTES * len(asked.dependencies)
 
 
 def with_deadline_at(spec: TaskSpec, arrival: int) -> TaskSpec:

@@ -89,6 +89,12 @@ def test_tasks_of_a_pool_that_is_gone_have_failed_and_others_go_by_that(start, a
         last = client.submit(deps=[dep(blocked)]).id
     gone = "pool 'old' is not configured any more"
     with again(server, pools=pools("default")) as client:
+        log = server.log.read_text()
+        told = [line for line in log.splitlines() if "tasks ended for good" in line]
+        assert len(told) == 2 and all("[warning" in line for line in told)
+        assert gone in told[0] and "tasks=2" in told[0] and "put back what is missing before a start" in told[0]
+        assert "as skipped" in told[1] and "tasks=2" in told[1]
+        assert [line for line in log.splitlines() if "] recovered" in line and "tasks=4 finished=4" in line]
         for task_id in (parent, blocked):
             result = client.wait(task_id)
             assert (word(result.status), result.message) == ("failed", gone)
@@ -206,7 +212,7 @@ def test_what_a_resource_does_not_have_any_more_fails_whoever_asks_for_it(start,
         skipped = client.submit(deps=[dep(blocked)]).id
         alarm = client.submit(deps=[dep(parked, FAILURE), dep(many, FAILURE)]).id
     with again(server, extra=semaphore("shrunk", 2)) as client:
-        unknown = "unknown resource 'gone'"
+        unknown = "resources['gone']: there is no resource with that name"
         shrunk = "resources['shrunk']: found 3 units; the resource never has more than 2"
         messages = {first: unknown, parked: unknown, blocked: unknown, many: shrunk}
         for task_id, message in messages.items():
@@ -219,7 +225,10 @@ def test_what_a_resource_does_not_have_any_more_fails_whoever_asks_for_it(start,
             client.submit(resources={"shrunk": 3})
         assert order(client, 3) == [few, root, alarm]
         done = cli(server, "wait", "parked", "--key")
-        assert done.returncode == 1 and "cannot run any more: unknown resource 'gone'" in done.stderr
+        assert (
+            done.returncode == 1
+            and "cannot run any more: resources['gone']: there is no resource with that name" in done.stderr
+        )
         done = cli(server, "get", str(many))
         assert "status: failed\n" in done.stdout and "never has more than 2" in done.stdout
     with again(server, extra=resources) as client:
@@ -238,7 +247,10 @@ def test_the_holder_of_units_that_are_gone_has_failed_and_a_smaller_limit_holds(
     server.configure(extra=semaphore("smaller", 1))
     server.start()
     with connect(server.address) as client:
-        assert ends(client, held) == ["failed"] and "unknown resource 'gone'" in client.get(held).message
+        assert (
+            ends(client, held) == ["failed"]
+            and "resources['gone']: there is no resource with that name" in client.get(held).message
+        )
         with Worker(client.channel, slots=9) as worker:
             first = worker.lease()
             assert first.attempt == 2

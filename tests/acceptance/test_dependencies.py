@@ -251,6 +251,32 @@ def test_the_same_through_our_own_client(server, key, backend):
     anyio.run(bounded, backend=backend)
 
 
+# --- many
+
+
+def test_a_wave_of_consequences_leaves_room_for_others(start):
+    """60,000 dependencies to be rewritten at once: far more than the store writes while somebody waits."""
+    server = start("sqlite", pools='[[pools]]\nname = "wave"\nawait_unknown_dependencies_s = 3600\n')
+    names = [f"k{number}" for number in range(200)]
+    with connect(server.address) as client:
+        child = dict(pool="wave", deps=[dep(name) for name in names])
+        children = [task_id for _ in range(3) for task_id in batch(client, *[child] * 100)]
+        parents = batch(client, *[dict(pool="wave", key=name) for name in names])
+        for _ in range(3):
+            begun = time.monotonic()
+            assert client.submit(pool="wave").id and client.status(children[0]) == "blocked"
+            assert time.monotonic() - begun < 5, "0.3 s was measured"
+        assert client.cancel(parents[0])
+        for task_id in (children[0], children[-1]):
+            assert word(client.wait(task_id).status) == "skipped"
+        wait_until(lambda: client.snapshot().live_tasks == len(parents) - 1 + 3, "the whole wave is over")
+    assert server.stop() == 0
+    assert "not ready" not in server.output()
+    server.start()
+    with connect(server.address) as client:
+        assert client.snapshot().live_tasks == len(parents) - 1 + 3
+
+
 # --- across a crash
 
 

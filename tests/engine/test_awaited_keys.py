@@ -2,12 +2,13 @@
 
 import pytest
 
-from cronoq_sansio.clock import SECOND
+from cronoq_sansio.clock import SECOND, ns
 from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.records import EdgeResolved
+from cronoq_sansio.engine.dependencies import overdue
+from cronoq_sansio.engine.records import EdgeResolved, TaskChanged, TaskInserted
 from cronoq_sansio.errors import Code
-from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_UNITS
+from cronoq_sansio.limits import MAX_CYCLE_NAMES, MAX_CYCLE_WALK, MAX_UNITS
 from cronoq_sansio.spec import Condition
 from tests.engine.harness import START, Rig, dep, pool, spec, total
 from tests.engine.test_dependencies import NOTHING, awaiting, counts, message
@@ -44,6 +45,34 @@ def test_the_wait_ends():
     assert message(rig, child) == "no task with the key 'later' came within 60 s"
     (late,) = rig.submit(spec("later"))
     assert rig.status(late) == "READY" and counts(rig) == NOTHING
+
+
+@pytest.mark.parametrize(
+    ("waited", "text"),
+    [
+        (20.0011, "20 s"),
+        (0.30017, "0.3 s"),
+        (0.1, "0.1 s"),
+        (86_400.2, "86400 s"),
+        (86_399, "86400 s"),
+        (1_234.5, "1230 s"),
+        (31_536_000, "31500000 s"),
+        (0.00012345, "0.000123 s"),
+    ],
+)
+def test_the_time_in_the_message_has_three_digits(waited, text):
+    assert overdue("k", ns(waited)) == f"no task with the key 'k' came within {text}"
+
+
+def test_what_is_stored_are_wall_times():
+    """Of a plain task too, which is taken in on a shorter way."""
+    rig = awaiting()
+    rig.handle(ev.WallClockMoved(7 * SECOND))
+    step = rig.handle(*(ev.TaskSubmitted(None, item) for item in (spec(), spec(tenant="x"), spec("c", deps=["later"]))))
+    assert [record.arrival for record in step.writes if type(record) is TaskInserted] == 3 * [rig.now + 7 * SECOND]
+    (waits,) = (record for record in step.writes if type(record) is TaskChanged)
+    assert waits.due == rig.now + 67 * SECOND
+    assert rig.engine.next_timeout() == rig.now + 60 * SECOND
 
 
 def test_many_waits_end_in_portions():
@@ -195,10 +224,35 @@ def test_a_cycle_of_ten_thousand_is_found_and_named_in_part():
 
 
 def test_the_walk_is_made_only_when_a_cycle_is_possible(monkeypatch):
-    monkeypatch.setattr(cycles, "find", None)
+    monkeypatch.setattr(cycles, "find", None)  # the long walk
     rig = awaiting()
     rig.submit(spec("a", deps=["k"]), spec("b", deps=["a"]), spec("c", deps=["b", "other"]), spec("k"))
     rig.batch(spec("d", deps=["c"]), spec("e", deps=["d"]), spec("other"))
+
+
+def test_a_walk_that_finds_no_end_is_refused():
+    """However large the graph, a caller who closes circles all the time holds nobody up."""
+    rig = awaiting(max_pending=10**6)
+    rig.submit(spec("t1", deps=["end"]))
+    count = MAX_CYCLE_WALK + 2
+    rig.engine.handle([ev.TaskSubmitted(None, spec(f"t{n}", deps=[n - 1])) for n in range(2, count)], rig.now)
+    rig.engine.handle([ev.TaskSubmitted(None, spec("end", deps=[count - 1]))], rig.now)
+    assert rig.engine.find("end") is None
+    rig.engine.handle([ev.TaskSubmitted(None, spec("near", deps=[2]))], rig.now)
+    assert rig.engine.find("near") is not None
+
+
+def test_a_long_chain_of_parents_costs_nothing_while_nobody_waits_for_the_child(monkeypatch):
+    """The usual order: a note awaits each step, each step waits for the one before it."""
+    looked = []
+    real = cycles.reach
+    monkeypatch.setattr(cycles, "reach", lambda starts, *rest: looked.append(1) or real(starts, *rest))
+    monkeypatch.setattr(cycles, "find", None)
+    rig = awaiting()
+    for number in range(50):
+        rig.submit(spec(f"note{number}", deps=[f"step{number}"]))
+        rig.submit(spec(f"step{number}", deps=[f"step{number - 1}"] if number else []))
+    assert len(looked) == 49
 
 
 @pytest.mark.parametrize("count", [1, 2, MAX_CYCLE_NAMES, MAX_CYCLE_NAMES + 1, 1_000])

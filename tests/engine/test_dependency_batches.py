@@ -9,7 +9,7 @@ from cronoq_sansio.engine import cycles
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.records import Edge, TaskInserted
 from cronoq_sansio.errors import Code
-from cronoq_sansio.limits import MAX_UNITS
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_UNITS
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import Condition, TaskStatus
 from tests.engine.harness import Rig, attempts, dep, pool, spec
@@ -226,12 +226,22 @@ def test_a_large_circle():
 
 
 def test_a_dense_batch_costs_its_edges():
-    """Every member waits for the 200 before it, and one edge closes many circles: found without trying each member."""
+    """Every member waits for the 60 before it, and one edge closes many circles: found without trying each member."""
     rig = Rig(limits=LimitSettings(max_pending_total=10_000))
-    count = 600
-    members = [spec(f"t{n}", deps=[f"t{m}" for m in range(max(n - 200, 0), n)]) for n in range(count)]
+    count = 320
+    members = [spec(f"t{n}", deps=[f"t{m}" for m in range(max(n - 60, 0), n)]) for n in range(count)]
     rig.engine.handle([ev.BatchSubmitted(None, tuple(members))], rig.now)
     assert len(rig.engine.tasks.live) == count
-    circle = [spec(f"u{n}", deps=[f"u{m}" for m in range(max(n - 200, 0), n)]) for n in range(count)]
+    circle = [spec(f"u{n}", deps=[f"u{m}" for m in range(max(n - 60, 0), n)]) for n in range(count)]
     circle[0] = spec("u0", deps=[f"u{count - 1}"])
     assert rig.batch_refused(*circle).details == (("cronoq-batch-index", "0"),)
+
+
+def test_the_dependencies_of_a_batch_are_bounded():
+    rig = Rig(limits=LimitSettings(max_pending_total=10_000))
+    (parent,) = rig.submit(spec("p"))
+    members = [spec(deps=[dep(parent, condition) for condition in Condition]) for _ in range(MAX_BATCH_EDGES // 3)]
+    rig.batch(*members)
+    refusal = rig.batch_refused(*members, spec(deps=[parent, dep(parent, Condition.ON_COMPLETE)]), spec(deps=[parent]))
+    assert refusal.code is Code.INVALID and str(MAX_BATCH_EDGES) in refusal.message
+    assert refusal.details == (("cronoq-batch-index", str(len(members) + 1)),)

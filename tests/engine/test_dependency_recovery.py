@@ -266,10 +266,27 @@ def test_a_key_that_came_while_rows_did_not_say_so_yet():
         blocked(2, Edge(0, "ended", COMPLETE), due=START - SECOND),
         blocked(5, Edge(0, "ended", SUCCESS), due=START + SECOND),
     )
-    assert writes[:3] == [EdgeResolved(1, "live", 3), EdgeResolved(2, "ended", 6), EdgeResolved(5, "ended", 6)]
-    assert [record.task_id for record in writes[3:]] == [5]
-    assert engine.tasks.live[1].status == TaskStatus.BLOCKED and engine.next_timeout() is None
-    assert engine.tasks.live[2].status == TaskStatus.READY
+    assert [(type(record), record.task_id) for record in writes] == [(TaskFinished, 5), (TaskChanged, 2)]
+    assert engine.tasks.live[2].status == writes[1].status == TaskStatus.READY, "its row does not await a key any more"
+    assert engine.tasks.live[1].status == TaskStatus.BLOCKED and engine.next_timeout() <= START
+    assert engine.handle([ev.TimerFired()], START).writes == [EdgeResolved(1, "live", 3)]
+    assert engine.next_timeout() is None
+
+
+def test_rows_that_await_keys_that_came_are_written_in_portions_after_the_start():
+    """A crash in the middle of a wave: one step is one transaction, and everybody would wait for it."""
+    live = [TaskLoaded(TaskInserted(n, spec(f"k{n}"), 3, START), None) for n in range(1, 4)]
+    edges = [Edge(0, f"k{n}", SUCCESS) for n in range(1, 4)]
+    children = [blocked(n, *edges, due=START + SECOND) for n in range(10, 10 + MAX_UNITS)]
+    engine, writes = recovered(*live, *children)
+    assert not writes
+    portions = []
+    while engine.next_timeout() is not None:
+        portions.append(engine.handle([ev.TimerFired()], START).writes)
+    assert [len(portion) for portion in portions] == [MAX_UNITS] * 3 + [0]
+    written = [record for portion in portions for record in portion]
+    assert set(written) == {EdgeResolved(n, f"k{k}", k) for n in range(10, 10 + MAX_UNITS) for k in range(1, 4)}
+    engine.check_invariants(None)
 
 
 def test_a_cycle_is_refused_after_a_restart_too():

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine import engine
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Dispatch
 from cronoq_sansio.engine.dispatch import AGE_CAP, BASE, score
@@ -14,7 +15,7 @@ from cronoq_sansio.engine.lanes import Lane
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.limits import MAX_LANE_GARBAGE, MAX_UNITS
 from cronoq_sansio.spec import Priority, TaskStatus
-from tests.engine.harness import START, STEADY, Rig, pool, spec
+from tests.engine.harness import START, STEADY, Rig, attempts, pool, spec
 
 CRITICAL, HIGH, NORMAL, LOW = Priority
 
@@ -132,6 +133,77 @@ def test_released_leases_give_an_empty_step_even_with_dispatches_left():
     assert len(rig.leases) == MAX_UNITS + 5
 
 
+def submitted(*names):
+    return [ev.TaskSubmitted(None, spec(pool=name)) for name in names]
+
+
+def test_pools_start_their_tasks_in_the_order_of_the_configuration():
+    rig = Rig(pool("a"), pool("b"), pool("c"))
+    for name in "abc":
+        rig.slots(9, name=name)
+    rig.handle(*submitted("c", "b", "a"))
+    assert [lease.task.spec.pool for lease in rig.leases] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("beside", ["", "a"])
+def test_a_pool_that_a_step_had_no_time_for_comes_first_in_the_next_one_only(monkeypatch, beside):
+    monkeypatch.setattr(engine, "MAX_UNITS", 3)
+    rig = Rig(pool("a"), pool("b"))
+    rig.slots(99, name="a")
+    rig.slots(99, name="b")
+    rig.handle(*submitted("b", "b", "b", "b", *beside))
+    assert len(rig.leases) == 3 and rig.engine.next_timeout() == rig.now
+    rig.leases.clear()
+    rig.handle(*submitted("a"))
+    rest = 2 if beside else 1
+    assert [lease.task.spec.pool for lease in rig.leases] == [*"b" * rest, "a"][:3]
+    rig.advance(0)
+    rig.leases.clear()
+    rig.handle(*submitted("b", "a"))
+    assert [lease.task.spec.pool for lease in rig.leases] == ["a", "b"]
+
+
+def test_a_pool_that_was_finished_alone_does_not_stand_before_others_later(monkeypatch):
+    monkeypatch.setattr(engine, "MAX_UNITS", 3)
+    rig = Rig(pool("a"), pool("b"))
+    rig.slots(99, name="a")
+    rig.slots(99, name="b")
+    rig.handle(*submitted("a", "b", "b", "b"))
+    rig.handle()
+    rig.leases.clear()
+    rig.handle(*submitted("b", "a"))
+    assert [lease.task.spec.pool for lease in rig.leases] == ["a", "b"]
+
+
+def test_many_leases_that_expire_together_are_worked_off_in_portions(monkeypatch):
+    monkeypatch.setattr(engine, "MAX_UNITS", 3)
+    rig = Rig(pool(lease_ttl=SECOND))
+    rig.slots(7)
+    rig.submit(*(spec(retry=attempts(1)) for _ in range(7)))
+    rig.advance(0)
+    rig.now += SECOND
+    aborted = []
+    while (due := rig.engine.next_timeout()) is not None and due <= rig.now:
+        aborted.append(len(rig.handle(ev.TimerFired()).at_once))
+    assert aborted == [3, 3, 1]
+
+
+def test_many_backoffs_that_end_together_are_worked_off_in_portions(monkeypatch):
+    rig = Rig(pool(lease_ttl=100 * SECOND))
+    rig.slots(7)
+    ids = rig.submit(*(spec() for _ in range(7)))
+    rig.slots(0)
+    for task in ids:
+        rig.fail(task)
+    rig.now += SECOND
+    monkeypatch.setattr(engine, "MAX_UNITS", 3)
+    ready = []
+    while (due := rig.engine.next_timeout()) is not None and due <= rig.now:
+        rig.handle(ev.TimerFired())
+        ready.append(sum(rig.status(task) == "READY" for task in ids))
+    assert ready == [3, 6, 7]
+
+
 @given(st.lists(st.tuples(st.sampled_from(["push", "back", "pop", "leave"]), st.integers(0, 50)), max_size=120))
 def test_a_lane_is_a_sorted_set(operations):
     """Against the naive queue: a list that is sorted each time."""
@@ -194,6 +266,16 @@ def test_a_lane_does_not_grow_by_tasks_that_leave():
             rig.engine.handle([ev.TaskCancelled(None, task)], rig.now)
     lane = rig.engine.pools["default"].lanes[NORMAL]
     assert len(lane._fresh) <= MAX_LANE_GARBAGE
+
+
+@pytest.mark.parametrize("deadline", [None, 900 * SECOND])
+def test_nor_while_others_wait_there(deadline):
+    rig = Rig()
+    rig.submit(spec(deadline_in=deadline))
+    for _ in range(5 * MAX_LANE_GARBAGE):
+        (task,) = rig.submit(spec(deadline_in=deadline))
+        rig.handle(ev.TaskCancelled(None, task))
+    assert all(len(lane._ids()) <= MAX_LANE_GARBAGE + 1 for lane in rig.engine.pools["default"].every_lane())
 
 
 @given(st.integers(0, 10**15), st.sampled_from(list(Priority)))

@@ -159,6 +159,10 @@ class Life(RuleBasedStateMachine):
     def hold(self, held):
         self.rig.handle(ev.DispatchHeld(held))
 
+    @rule(held=st.booleans())
+    def hold_cascades(self, held):
+        self.rig.handle(ev.CascadesHeld(held))
+
     @rule(offset=st.integers(-100 * SECOND, 100 * SECOND))
     def wall_clock_moves(self, offset):
         self.rig.handle(ev.WallClockMoved(offset))

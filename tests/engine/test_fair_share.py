@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cronoq_sansio.engine.fair_share import SCALE, Shares
 from cronoq_sansio.limits import MAX_TENANTS
+from tests.engine.harness import Rig, pool, spec
 
 
 class Queue:
@@ -65,6 +66,18 @@ def test_idle_tenants_save_nothing_up():
     queue.submit("b", 100)
     ran = queue.run(100)
     assert abs(ran.count("a") - ran.count("b")) <= 2
+
+
+def test_idle_tenants_save_nothing_up_in_a_pool_either():
+    rig = Rig(pool(fair_share=True))
+    rig.slots(1)
+    busy = rig.submit(*(spec(tenant="a") for _ in range(9)))
+    for task in busy[:5]:
+        rig.complete(task)
+    idle = rig.submit(*(spec(tenant="b") for _ in range(3)))
+    for _ in range(6):
+        rig.complete(rig.order()[-1])
+    assert rig.order()[6:12] == [task for pair in zip(idle, busy[6:], strict=True) for task in pair]
 
 
 @pytest.mark.parametrize(

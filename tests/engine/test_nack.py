@@ -66,6 +66,16 @@ def test_the_slot_that_was_refused_is_free_for_others():
     assert rig.lease(first).group == GPU and rig.lease(fourth).group == ()
 
 
+def test_whoever_waits_for_the_slot_that_was_refused_starts_at_once():
+    rig = Rig()
+    rig.slots(1, GPU)
+    first, second = rig.submit(spec(), spec(labels=dict(GPU)))
+    rig.slots(1)
+    assert rig.status(second) == "READY"
+    nacked(rig, first, ())
+    assert rig.lease(first).group == () and rig.lease(second).group == GPU
+
+
 def test_without_a_group_the_attempt_fails_with_the_reason():
     rig = Rig()
     (task,) = rig.submit(spec())

@@ -254,20 +254,26 @@ def test_what_depends_on_a_victim_is_skipped(policy):
 
 
 @pytest.mark.parametrize("policy", SHEDDING)
-@pytest.mark.parametrize(
-    ("condition", "status"),
-    [(Condition.ON_SUCCESS, "SKIPPED"), (Condition.ON_FAILURE, "SKIPPED"), (Condition.ON_COMPLETE, "READY")],
-)
-@pytest.mark.parametrize("retained", [0, 10])
-def test_a_newcomer_may_depend_on_its_own_victim(policy, condition, status, retained):
-    """It was admitted beside a task that lived; what becomes of it does not hang on what is remembered."""
-    rig = Rig(pool(overflow=policy, max_pending=1), limits=LimitSettings(key_retention_max=retained))
+@pytest.mark.parametrize("condition", list(Condition))
+def test_nobody_is_shed_for_a_newcomer_that_waits_for_it(policy, condition):
+    rig = Rig(pool(overflow=policy, max_pending=1))
     rig.submit(spec("victim", priority=LOW))
-    rig.handle(ev.TaskSubmitted(None, spec(priority=HIGH, deps=[dep("victim", condition)])))
-    assert rig.answers[-1] == Submitted(2, False)
-    assert rig.ended[1].task.status == TaskStatus.SHED
-    ended = rig.ended.get(2)
-    assert (TaskStatus(ended.task.status).name if ended else rig.status(2)) == status
+    refusal = rig.refused(spec(priority=HIGH, deps=[dep("victim", condition)]))
+    assert refusal.code is OVERLOADED and "depends on" in refusal.message
+    assert rig.status(1) == "READY"
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+def test_nobody_is_shed_for_a_newcomer_that_ends_at_once(policy):
+    rig = Rig(pool(overflow=policy, max_pending=1))
+    rig.slots(1)
+    (failed,) = rig.submit(spec("failed"))
+    rig.fail(failed, permanent=True)
+    rig.slots(0)
+    rig.submit(spec("victim", priority=LOW))
+    refusal = rig.refused(spec(priority=HIGH, deps=["failed"]))
+    assert refusal.code is OVERLOADED and "never be met" in refusal.message
+    assert rig.status(2) == "READY"
 
 
 def test_a_task_that_waits_for_a_resource_may_be_shed():

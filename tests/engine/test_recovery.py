@@ -6,7 +6,7 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskDamaged, TaskFinished, TaskInserted, TaskLoaded
-from cronoq_sansio.limits import MAX_UNITS
+from cronoq_sansio.limits import MAX_HOPELESS_REASONS, MAX_UNITS
 from cronoq_sansio.settings import LimitSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import Priority, RetryPolicy, TaskStatus
 from tests.engine.harness import START, Rig, attempts, pool, spec
@@ -148,6 +148,41 @@ def test_a_task_above_a_lowered_limit_ends():
     rig = site.crash(settings=Settings(limits=LimitSettings(max_message_bytes=4_096), pools=(pool(),)))
     assert rig.status(small) == "READY"
     assert "5000 bytes" in site.store.states[big].message
+
+
+def load(rows, **settings):
+    """An engine that has settled these rows and does not serve yet."""
+    whole = Settings(**settings)
+    engine = Engine.recover(whole, first_task_id=9_999, first_lease_id=1, seed=0, now=START, wall_offset=0)
+    engine.load(TaskLoaded(TaskInserted(number, row, 3, START), None) for number, row in enumerate(rows, 1))
+    while engine.settle(START):
+        pass
+    return engine
+
+
+def test_tasks_that_the_configuration_ends_are_counted_by_reason():
+    db = ResourceSettings("db", "semaphore", permits=1)
+    rows = [
+        *(spec(pool="a") for _ in range(3)),
+        *(spec(size=5_000 + number) for number in range(2)),
+        spec(resources={"db": 2}),
+        spec(resources={"gone": 1}),
+        spec(resources={"db": 1}),
+    ]
+    engine = load(rows, limits=LimitSettings(max_message_bytes=4_096), pools=(pool(),), resources=(db,))
+    assert engine.hopeless() == {
+        "pool 'a' is not configured any more": 3,
+        "limits.max_message_bytes now allows 3072 bytes of a task": 2,
+        "resources['db']: found 2 units; the resource never has more than 1": 1,
+        "resources['gone']: there is no resource with that name": 1,
+    }
+    assert len(engine.tasks.live) == 1 and engine.tasks.retained() == 7
+
+
+def test_only_so_many_reasons_are_counted_one_by_one():
+    count = MAX_HOPELESS_REASONS + 7
+    counts = load([spec(pool=f"p{number}") for number in range(count)], pools=(pool(),)).hopeless()
+    assert len(counts) == MAX_HOPELESS_REASONS + 1 and counts["other reasons"] == 7
 
 
 def test_the_budget_is_the_one_promised_at_submit():

@@ -262,10 +262,11 @@ def test_steps_of_others_do_not_even_ask_while_everybody_who_waits_lacks_somethi
     assert {plain, held} <= set(rig.order()) and not asked
 
 
-def test_a_called_task_that_no_longer_fits_leaves_the_rest_to_others_of_its_pool(monkeypatch):
-    """It was called in a step that ended before it could start; then the limit of one of its resources was lowered."""
+def rig_with_a_called_task(monkeypatch):
+    """A task of pool b was called in a step that ended before it could start; the one behind it does not fit too."""
     rig = rig_with(
-        ResourceSettings("db", "semaphore", permits=2), ResourceSettings("gpu", "semaphore", permits=1),
+        ResourceSettings("db", "semaphore", permits=2),
+        ResourceSettings("gpu", "semaphore", permits=1),
         pools=(pool("a"), pool("b")),
     )
     rig.slots(1, name="b")
@@ -281,8 +282,39 @@ def test_a_called_task_that_no_longer_fits_leaves_the_rest_to_others_of_its_pool
             ev.AttemptSucceeded(rig.lease(first).id, b"", ""),
         )
     assert rig.engine.tasks.live[large].plan.called
+    return rig, large, small
+
+
+def test_a_called_task_that_no_longer_fits_leaves_the_rest_to_others_of_its_pool(monkeypatch):
+    """The limit of one of its resources was lowered since."""
+    rig, large, small = rig_with_a_called_task(monkeypatch)
     rig.handle(ev.ResourceLimitSet(ResourceSettings("db", "semaphore", permits=1)))
     assert (rig.status(large), rig.status(small)) == ("READY", "RUNNING")
     rig.complete(small)
     rig.handle(ev.ResourceLimitSet(ResourceSettings("db", "semaphore", permits=2)))
     assert rig.status(large) == "RUNNING"
+
+
+def test_a_called_task_that_is_cancelled_before_it_could_start_leaves_everything_to_others(monkeypatch):
+    rig, large, small = rig_with_a_called_task(monkeypatch)
+    rig.handle(ev.TaskCancelled(None, large))
+    assert (rig.status(large), rig.status(small)) == ("CANCELLED", "RUNNING")
+
+
+def test_a_recalled_task_that_still_fits_comes_back_beside_others_that_wait_for_the_same():
+    """What is called here finds its slots taken by tasks of a higher class; one beside it needs more than is spare."""
+    rig = rig_with(
+        ResourceSettings("db", "semaphore", permits=3),
+        ResourceSettings("gpu", "semaphore", permits=3),
+        pools=(pool("a"), pool("b")),
+    )
+    rig.slots(2, name="a")
+    rig.slots(2, name="b")
+    one, _ = rig.submit(needs(pool="a", db=1), needs(pool="a", db=2))
+    small, *_ = rig.submit(needs(pool="b", db=1), needs(pool="b", db=2), needs(pool="b", db=3, gpu=1))
+    assert rig.engine.statistics()["parked"] == 3
+    urgent = [spec(pool="b", priority=Priority.HIGH) for _ in range(2)]
+    rig.handle(*(ev.TaskSubmitted(None, item) for item in urgent), ev.AttemptSucceeded(rig.lease(one).id, b"", ""))
+    assert rig.engine.statistics()["parked"] == 3
+    rig.complete(rig.leases[-1].task.id)
+    assert rig.status(small) == "RUNNING"

@@ -95,6 +95,17 @@ def test_the_estimate_is_the_hint_or_learned_or_the_pools_default():
     assert rig.engine.tasks.live[hinted].plan.estimate == SECOND
 
 
+def test_time_in_which_the_process_could_not_run_is_not_learned():
+    rig = Rig(pool(lease_ttl=100 * SECOND))
+    rig.slots(1)
+    (task,) = rig.submit(spec())
+    rig.now += 30 * SECOND
+    rig.handle(ev.Stalled(28 * SECOND))
+    rig.complete(task)
+    (learned,) = rig.submit(spec(deadline_in=1_000 * SECOND))
+    assert rig.engine.tasks.live[learned].plan.estimate == 2 * SECOND
+
+
 def test_deadlines_are_wall_time():
     """The host's clock was set: a deadline that is over by it is over."""
     rig = Rig()

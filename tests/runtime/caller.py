@@ -79,11 +79,13 @@ class Caller:
     async def wait(self, task_id: int) -> Any:
         return await self.call("Tasks/Wait", pb.WaitRequest(task=pb.TaskRef(id=task_id)), pb.TaskResult)
 
-    async def work(self, slots: int) -> "Worker":
+    async def work(self, slots: int, labels: dict[str, str] | None = None) -> "Worker":
         """A registered worker."""
         number, stream = self._open("/cronoq.v1.Workers/Work")
         worker = Worker(self, number, stream)
-        register = pb.Register(pool="default", slots=slots, worker_name="tester", protocol_version=3)
+        register = pb.Register(
+            pool="default", slots=slots, worker_name="tester", protocol_version=3, labels=labels or {}
+        )
         worker.say(register=register)
         await worker.next("registered")
         return worker

@@ -13,7 +13,7 @@ from cronoq._stores.base import Batch, Claim, Done, StoreError
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import LoadedRecord, OutputStored, TaskInserted
+from cronoq_sansio.engine.records import Edge, LoadedRecord, OutputStored, TaskInserted
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
 from cronoq_sansio.spec import TaskSpec
@@ -32,10 +32,13 @@ class Said:
 
 @value
 class Write:
-    """An event: make a row of `size` bytes and say `text` when it is durable."""
+    """An event: make a row of `size` bytes and say `text` when it is durable. `rows`: so many, the others empty."""
 
     text: str
     size: int = 0
+    rows: int = 1
+    edges: int = 0
+    """Of the first one."""
 
 
 @value
@@ -79,7 +82,9 @@ class FakeMachine:
         self.batches.append(list(events))
         for event in events:
             if isinstance(event, Write):
-                step.writes.append(TaskInserted(self.number, spec(event.size), 1, now))
+                edges = (Edge(1, "", 1),) * event.edges
+                step.writes.append(TaskInserted(self.number, spec(event.size), 1, now, edges))
+                step.writes += [OutputStored(self.number, b"", "")] * (event.rows - 1)
                 step.once_durable.append(Said(event.text, self.number))
             elif isinstance(event, Report):
                 step.writes.append(OutputStored(self.number, bytes(event.size), ""))

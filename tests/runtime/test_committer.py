@@ -12,7 +12,7 @@ from cronoq._runtime.faults import TermEnded
 from cronoq._stores.base import Fenced, StoreError, StoreUnavailable
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled
+from cronoq_sansio.engine.events import CascadesHeld, CommitsResumed, CommitsStalled
 from cronoq_sansio.service.messages import StorePressure
 from tests.runtime.fakes import Report, Say, Stage, Write
 
@@ -134,7 +134,7 @@ async def test_too_many_waiting_steps_refuse_new_work(autojump_clock: MockClock,
     assert isinstance(stage.machine.seen[-1], StorePressure)
     stage.store.decide()
     await stage.settle()
-    assert isinstance(stage.machine.seen[-1], StorePressure) and stage.machine.seen[-1].reason, "the rest is in flight"
+    assert not stage.driver.committer.ready, "the rest is in flight"
     stage.store.decide()
     await stage.settle()
     assert stage.machine.seen[-1] == StorePressure(None)
@@ -164,6 +164,87 @@ async def test_pressure_ends_when_less_than_half_of_it_is_left(autojump_clock: M
         await stage.settle()
     changes = [bool(event.reason) for event in stage.machine.seen if isinstance(event, StorePressure)]
     assert changes == [True, False]
+
+
+def held(stage: Stage) -> list[bool]:
+    return [event.held for event in stage.machine.seen if isinstance(event, CascadesHeld)]
+
+
+async def test_too_many_waiting_rows_hold_cascades_and_nothing_else(autojump_clock: MockClock, stage: Stage) -> None:
+    half = limits.MAX_WAITING_ROWS // 2
+    stage.driver.handle([Write("a", rows=half)])
+    stage.driver.handle([Write("b", rows=half)])
+    assert held(stage) == [], "so many may wait"
+    stage.driver.handle([Write("c")])
+    stage.driver.handle([Write("d", rows=half)])
+    assert held(stage) == [True], "told once"
+    assert stage.driver.committer.ready and stage.performer.held == (False, False)
+    stage.performer.on_say = lambda text: told.append((text, held(stage)))
+    told: list[tuple[str, list[bool]]] = []
+    stage.store.decide()
+    await stage.settle()
+    assert told == [("a", [True])] and held(stage)[:2] == [True, False], "first what is durable is told"
+    assert not any(isinstance(event, StorePressure) for event in stage.machine.seen)
+
+
+async def test_each_commit_lets_a_portion_of_cascades_go_on(autojump_clock: MockClock, stage: Stage) -> None:
+    """Also while others keep the store busy: else dependents would wait for as long as they do."""
+    stage.driver.handle([Write("first")])
+    for _ in range(3):
+        stage.driver.handle([Write("busy", rows=limits.MAX_WAITING_ROWS)])
+        stage.store.decide()
+        await stage.settle()
+    assert held(stage) == [True, False] * 3
+
+
+async def test_edges_of_new_tasks_are_rows_as_well(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("a")])
+    stage.driver.handle([Write("b", edges=limits.MAX_WAITING_ROWS - 2)])
+    assert held(stage) == []
+    stage.driver.handle([Write("c")])
+    assert held(stage) == [True]
+
+
+async def test_a_volatile_store_never_holds_cascades(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    stage = Stage(volatile=True)
+    stage.store.auto = lambda _batch: None
+    nursery.start_soon(stage.run)
+    for _ in range(3):
+        stage.driver.handle([Write("a", rows=limits.MAX_WAITING_ROWS)])
+    await stage.settle()
+    assert held(stage) == [] and len(stage.store.tried) == 3
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_transaction_takes_only_so_many_rows(autojump_clock: MockClock, stage: Stage) -> None:
+    third = limits.MAX_COMMIT_ROWS // 3  # three of them leave room for a fourth
+    stage.driver.handle([Write("first")])
+    for text in "abcdefgh":
+        stage.driver.handle([Write(text, rows=third)])
+    assert stage.driver.committer.waiting() == 9
+    said: list[list[str]] = []
+    for _ in range(3):
+        stage.store.decide()
+        await stage.settle()
+        said.append(list(stage.said))
+    assert [batch.steps for batch in stage.store.tried] == [1, 4, 4]
+    assert [batch.rows for batch in stage.store.tried] == [1, 4 * third, 4 * third]
+    assert ["".join(texts).removeprefix("first") for texts in said] == ["", "abcd", "abcdefgh"]
+    assert stage.driver.committer.waiting() == 0 and not stage.store.writing
+
+
+async def test_steps_beyond_a_full_transaction_count_as_waiting(autojump_clock: MockClock, stage: Stage) -> None:
+    stage.driver.handle([Write("first")])
+    for _ in range(3):
+        stage.driver.handle([Write("a", limits.MAX_WAITING_BYTES // 3 + 1, rows=limits.MAX_COMMIT_ROWS)])
+    assert not stage.driver.committer.ready
+    for _ in range(2):
+        stage.store.decide()
+        await stage.settle()
+        assert not stage.driver.committer.ready
+    stage.store.decide()
+    await stage.settle()
+    assert stage.driver.committer.ready
 
 
 async def test_outputs_do_not_refuse_new_work_until_very_many_wait(autojump_clock: MockClock, stage: Stage) -> None:

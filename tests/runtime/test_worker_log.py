@@ -9,9 +9,10 @@ import trio.testing
 from h2.settings import SettingCodes
 from trio.testing import MockClock
 
+from cronoq._runtime.performer import labels_text
 from cronoq._stores.memory import MemoryStore
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.limits import OUTBOUND_PER_SLOT, OUTBOUND_SPARE
+from cronoq_sansio.limits import MAX_LOGGED_LABELS, OUTBOUND_PER_SLOT, OUTBOUND_SPARE
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import frame
 from tests.runtime.caller import Caller
@@ -59,6 +60,35 @@ async def test_a_worker_that_comes_and_goes_is_two_lines(
         "a worker registered name=tester part=worker peer=caller pool=default slots=3 worker=1",
         disconnected("the worker closed its side of the stream"),
     ]
+
+
+async def test_labels_are_cut_in_both_lines(
+    autojump_clock: MockClock, house: House, capsys: pytest.CaptureFixture[str]
+) -> None:
+    caller = house.caller()
+    worker = await caller.work(slots=1, labels={f"label-{number:02}": "x" * 200 for number in range(32)})
+    caller.h2.end_stream(worker.number)
+    caller._flush()
+    await trio.testing.wait_all_tasks_blocked()
+    lines = told(capsys)
+    assert len(lines) == 2
+    assert all(f"labels='label-00={'x' * 200} … and 31 more'" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("labels", "text"),
+    [
+        ((("a", "b"), ("c", "")), "a=b,c="),
+        ((("a", "b" * 254),), "a=" + "b" * 254),
+        ((("a", "b" * 255),), "a=" + "b" * 253 + "…"),
+        ((("a", "b" * 255), ("c", "d")), "a=" + "b" * 242 + "… and 1 more"),
+        ((("a", "b"), ("c", "d" * 300), ("e", "f")), "a=b … and 2 more"),
+    ],
+    ids=["short", "exactly full", "one long", "the first is long", "the second is long"],
+)
+def test_labels_have_room_for_so_many_characters(labels: tuple[tuple[str, str], ...], text: str) -> None:
+    assert labels_text(labels) == text
+    assert len(text) <= MAX_LOGGED_LABELS
 
 
 async def test_streams_that_end_in_the_read_that_brings_them_are_not_logged(

@@ -12,7 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired, WallClockMoved
+from cronoq_sansio.engine.events import (
+    CascadesHeld,
+    CommitsResumed,
+    CommitsStalled,
+    Stalled,
+    TimerFired,
+    WallClockMoved,
+)
 from cronoq_sansio.engine.records import TaskFinished
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service import messages as m
@@ -109,7 +116,7 @@ move = st.one_of(
     st.tuples(st.just("store"), which),
     st.tuples(st.just("store_fails"), which),
     st.tuples(st.just("pressure"), st.sampled_from(["slow", None, None, None])),
-    st.tuples(st.just("odd"), st.integers(0, 4)),
+    st.tuples(st.just("odd"), st.integers(0, 6)),
 )
 cut = st.booleans()
 """True: the batch ends after this move."""
@@ -286,16 +293,24 @@ class Player:
         self.events.append(m.StorePressure(reason))
 
     def odd(self, number):
-        event = (CommitsStalled(), CommitsResumed(SECOND), Stalled(SECOND), WallClockMoved(-SECOND), TimerFired())[
-            number
-        ]
-        self.events.append(event)
+        self.events.append(ODD[number])
+
+
+ODD = (
+    CommitsStalled(),
+    CommitsResumed(SECOND),
+    Stalled(SECOND),
+    WallClockMoved(-SECOND),
+    TimerFired(),
+    CascadesHeld(True),
+    CascadesHeld(False),
+)
 
 
 def finish(player):
     """Let everything come to an end: workers report, commits succeed, the store answers, time passes."""
     rig = player.rig
-    rig.handle(m.StorePressure(None), CommitsResumed(0))
+    rig.handle(m.StorePressure(None), CommitsResumed(0), CascadesHeld(False))
     helpers = [rig.worker(3, pool, **dict(labels)) for pool in ("default", "other") for labels in ((), (("gpu", "1"),))]
     for _ in range(60):
         rig.durable()

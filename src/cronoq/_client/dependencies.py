@@ -11,7 +11,7 @@ from cronoq_sansio.wire import pb
 TaskRef = int | str
 
 _MAX_ID = 2**64 - 1
-_CONDITIONS = "on_success, on_complete, on_failure"
+_CONDITIONS = "success, complete, failure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def _dependency(name: str, dependency: Any) -> pb.Dep:
     if isinstance(dependency, Mapping):
         unknown = sorted(str(key) for key in dependency if key not in ("ref", "cond"))
         if unknown or "ref" not in dependency:
-            raise ValueError(f"{name}: a mapping has `ref`, and `cond` if it is not on_success")
+            raise ValueError(f"{name}: a mapping has `ref`, and `cond` if it is not success")
         return _edge(name, dependency["ref"], dependency.get("cond", "success"))
     if isinstance(dependency, (tuple, list)) and len(dependency) == 2:
         return _edge(name, *dependency)

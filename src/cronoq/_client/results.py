@@ -210,7 +210,7 @@ class PoolSnapshot:
 
     @property
     def pending(self) -> int:
-        """Tasks of all classes that could run."""
+        """Tasks of all classes that live and do not run: ready, blocked, or between two attempts."""
         return sum(self.pending_by_class)
 
 

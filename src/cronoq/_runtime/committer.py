@@ -2,7 +2,13 @@
 
 While one transaction is being written the steps that follow pile up for the next one, of each row only the last
 record; there is no linger, the next transaction starts the moment the one before it is done. A transaction that fails
-is written again as it was (a store's writes are idempotent), so an unknown outcome needs no question asked.
+is written again as it was (a store's writes are idempotent), so an unknown outcome needs no question asked. A
+transaction that has `limits.MAX_COMMIT_ROWS` rows takes no further step; those that follow wait for the next one.
+
+What follows from the end of a task is made much faster than it is written, and nobody but the store slows it down. So
+when more than `limits.MAX_WAITING_ROWS` wait, cascades are held (`CascadesHeld`), and each transaction that is through
+lets go of them. So they go on at the pace of the store, one portion per transaction at least, also while others keep
+it busy; nothing is refused for that.
 
 Two kinds of trouble are told to the rest of the term:
 
@@ -16,6 +22,7 @@ Two kinds of trouble are told to the rest of the term:
   flicker from one to the next.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -28,7 +35,7 @@ from cronoq._runtime.handover import Handover
 from cronoq._stores.base import Batch, Fenced, Store, StoreError, StoreUnavailable
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled
+from cronoq_sansio.engine.events import CascadesHeld, CommitsResumed, CommitsStalled
 from cronoq_sansio.engine.records import Record
 from cronoq_sansio.outbox import StepsDurable
 from cronoq_sansio.service.messages import StorePressure
@@ -66,7 +73,8 @@ class Committer:
         self._report = report
         self._hold = hold
         self._end = end
-        self._batch = Batch()
+        self._queue = deque([Batch()])
+        """What comes after the transaction in flight, at least one; the last one takes the next step."""
         self._flight: Batch | None = None
         self._begun = 0
         self._failures = 0
@@ -76,6 +84,7 @@ class Committer:
         self._stalled = False
         self._refused = ""
         self._workers_held = False
+        self._cascades_held = False
         self.trouble = ""
         """Text of the last failure while the transaction in flight is failing, for the operator."""
         self.figures = CommitFigures()
@@ -83,28 +92,32 @@ class Committer:
     # --- the driver's side
 
     def add(self, number: int, writes: Iterable[Record]) -> None:
-        """Append the writes of step `number` to the next transaction."""
-        self._batch.add(number, writes)
+        """Append the writes of step `number` to the next transaction that has room for them."""
+        batch = self._queue[-1]
+        if batch.rows >= limits.MAX_COMMIT_ROWS:
+            batch = Batch()
+            self._queue.append(batch)
+        batch.add(number, writes)
 
     def kick(self) -> None:
         """Write what has been added, unless a transaction is in flight. Called after the answers of a read went out."""
-        if not self._batch.steps or self._ended:
+        if not self._queue[0].steps or self._ended:
             return
         if self._store.volatile:
-            batch, self._batch = self._batch, Batch()
+            batch = self._next()
             self.figures.commits += 1
             self.figures.steps += batch.steps
             self._store.begin_commit(batch, self._applied)
         elif self._flight is not None:
             self._weigh()
         elif self._outcomes is not None:
-            self._flight, self._batch = self._batch, Batch()
+            self._flight = self._next()
             self._begun = self._clock.now()
             self._begin(self._outcomes)
 
     def waiting(self) -> int:
         """Steps that are not durable yet."""
-        return self._batch.steps + (self._flight.steps if self._flight is not None else 0)
+        return sum(batch.steps for batch in self._unwritten())
 
     def age(self, now: int) -> int:
         """Nanoseconds since the transaction in flight was first tried; 0 without one."""
@@ -153,6 +166,12 @@ class Committer:
                         self._writing = False
             outcomes.close()
 
+    def _next(self) -> Batch:
+        batch = self._queue.popleft()
+        if not self._queue:
+            self._queue.append(Batch())
+        return batch
+
     def _applied(self, error: StoreError | None) -> None:
         if error is not None:
             raise error
@@ -179,6 +198,10 @@ class Committer:
             log.info("the store goes on", seconds=round(seconds(took), 1))
             self._report([CommitsResumed(took)])
         self._report([StepsDurable(flight.through)])
+        if self._cascades_held:
+            self._cascades_held = False
+            log.debug("cascades go on")
+            self._report([CascadesHeld(False)])
         if self._refused:
             self._relax()
 
@@ -206,14 +229,30 @@ class Committer:
 
     # --- bounds
 
+    def _unwritten(self) -> list[Batch]:
+        return [*self._queue] if self._flight is None else [self._flight, *self._queue]
+
+    def _sizes(self) -> tuple[int, int, int, int]:
+        """Of everything that waits: steps, rows, bytes of specifications, bytes of outputs."""
+        steps = rows = spec_size = output_size = 0
+        for batch in self._unwritten():
+            steps += batch.steps
+            rows += batch.rows
+            spec_size += batch.spec_size
+            output_size += batch.output_size
+        return steps, rows, spec_size, output_size
+
     def _weigh(self) -> None:
-        batch, flight = self._batch, self._flight
-        assert flight is not None
-        if batch.steps + flight.steps > limits.MAX_WAITING_STEPS:
+        steps, rows, spec_size, output_size = self._sizes()
+        if rows > limits.MAX_WAITING_ROWS and not self._cascades_held:
+            self._cascades_held = True
+            log.debug("cascades are held until the store has caught up", rows=rows)
+            self._report([CascadesHeld(True)])
+        if steps > limits.MAX_WAITING_STEPS:
             self._press(f"more than {limits.MAX_WAITING_STEPS:,} steps wait for it")
-        elif batch.spec_size + flight.spec_size > limits.MAX_WAITING_BYTES:
+        elif spec_size > limits.MAX_WAITING_BYTES:
             self._press(f"more than {limits.MAX_WAITING_BYTES >> 20} MiB of new tasks wait for it")
-        if batch.output_size + flight.output_size > limits.MAX_WAITING_OUTPUT and not self._workers_held:
+        if output_size > limits.MAX_WAITING_OUTPUT and not self._workers_held:
             self._workers_held = True
             self._press(f"more than {limits.MAX_WAITING_OUTPUT >> 20} MiB of outputs wait for it")
             self._hold(True, True)
@@ -227,11 +266,11 @@ class Committer:
         self._report([StorePressure(reason)])
 
     def _relax(self) -> None:
-        waiting = [self._batch] if self._flight is None else [self._batch, self._flight]
+        steps, _, spec_size, output_size = self._sizes()
         if (
-            sum(batch.steps for batch in waiting) < limits.MAX_WAITING_STEPS // 2
-            and sum(batch.spec_size for batch in waiting) < limits.MAX_WAITING_BYTES // 2
-            and sum(batch.output_size for batch in waiting) < limits.MAX_WAITING_OUTPUT // 2
+            steps < limits.MAX_WAITING_STEPS // 2
+            and spec_size < limits.MAX_WAITING_BYTES // 2
+            and output_size < limits.MAX_WAITING_OUTPUT // 2
         ):
             self._refused = ""
             self._workers_held = False

@@ -12,12 +12,13 @@ that one.
 Time. One task sleeps until the machine's next timeout or the next tick, whichever is first; an event that sets an
 earlier timeout pulls its alarm nearer. Waking late by more than `limits.STALL` means that the process could not run:
 the machine is told, and gets its timer only after two passes of the loop, in which everything that is readable is
-read.
+read. Two readings of the fastest counter per step (0.06 µs each) tell whether a step of ours was the cause.
 
 Written on anyio, so that an embedded scheduler runs the same driver under asyncio.
 """
 
 from collections.abc import Sequence
+from time import perf_counter_ns
 from typing import Any, Protocol
 
 import anyio
@@ -28,6 +29,7 @@ from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock, WallDrift
 from cronoq._runtime.committer import Committer
 from cronoq._runtime.faults import TermEnded, describe, kinds
+from cronoq._runtime.slow_steps import SlowSteps
 from cronoq._stores.base import Store, StoreError
 from cronoq_sansio import limits
 from cronoq_sansio.engine.actions import Step
@@ -71,6 +73,7 @@ class Driver:
         self._armed = 0
         self._alarm: anyio.CancelScope | None = None
         self._group: anyio.abc.TaskGroup | None = None
+        self._slow = SlowSteps()
 
     # --- the call
 
@@ -88,9 +91,11 @@ class Driver:
             now = self._clock.now()
         outbox, performer = self.outbox, self._performer
         self._busy = True
+        begun = perf_counter_ns()
         try:
             while True:
-                step = outbox.handle(events, now)
+                batch = events
+                step = outbox.handle(batch, now)
                 if step.writes:
                     self.committer.add(step.number, step.writes)
                     if self._store.volatile:
@@ -102,8 +107,12 @@ class Driver:
                     self._arisen = []
                 else:
                     events = performer.flush()
-                    if not events:
-                        break
+                ended = perf_counter_ns()
+                if ended - begun > limits.SLOW_STEP:
+                    self._slow.note(batch, begun, ended)
+                if not events:
+                    break
+                begun = ended
         except Exception as error:
             raise self._broken(error, events) from error
         finally:
@@ -196,6 +205,7 @@ class Driver:
             due = self.outbox.next_timeout()
             armed = tick if due is None or tick < due else due
             self._armed = max(armed, self._clock.now())
+            self._slow.forget()
             with anyio.CancelScope(deadline=self._clock.deadline(self._armed)) as self._alarm:
                 await anyio.sleep_forever()
             now = self._clock.now()
@@ -212,13 +222,15 @@ class Driver:
                 self.deliver([TimerFired()])
 
     async def _excuse(self, lateness: int) -> None:
-        log.warning("the process could not run", seconds=round(lateness / 1e9, 2), remedy="look at the host's load")
+        seconds, remedy = round(lateness / 1e9, 2), self._slow.remedy(lateness)
+        log.warning("the process could not run", seconds=seconds, remedy=remedy)
         self.committer.forgive(lateness)
         self.deliver([Stalled(lateness)])
         for _ in range(2):
             await anyio.lowlevel.checkpoint()
 
     def _check(self, now: int) -> None:
+        self._slow.tick()
         self.committer.check(now)
         offset = self._drift.check()
         if offset is not None:
@@ -229,5 +241,6 @@ class Driver:
         """Bring the alarm forward: an event set a timeout before the one that the timer task sleeps for."""
         now = self._clock.now()
         self._armed = max(due, now)
+        self._slow.forget()
         if self._alarm is not None:
             self._alarm.deadline = self._clock.deadline(self._armed)

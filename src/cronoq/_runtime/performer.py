@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cronoq._observe.logs import get_logger
+from cronoq_sansio.engine.events import Labels
+from cronoq_sansio.limits import MAX_LOGGED_LABELS
 from cronoq_sansio.service.messages import (
     Call,
     CloseWorker,
@@ -161,8 +163,22 @@ def worker_fields(stream: WorkerStream) -> dict[str, Any]:
     if session.name:
         fields["name"] = session.name
     if session.group.labels:
-        fields["labels"] = ",".join(f"{name}={value}" for name, value in session.group.labels)
+        fields["labels"] = labels_text(session.group.labels)
     return fields
+
+
+def labels_text(labels: Labels) -> str:
+    """As many of the labels as `limits.MAX_LOGGED_LABELS` has room for, at least a part of the first, then a count."""
+    pairs = [f"{name}={value}" for name, value in labels]
+    text = ",".join(pairs)
+    shown = len(pairs)
+    while len(text) > MAX_LOGGED_LABELS and shown > 1:
+        shown -= 1
+        text = f"{','.join(pairs[:shown])} … and {len(pairs) - shown} more"
+    if len(text) > MAX_LOGGED_LABELS:
+        rest = f"… and {len(pairs) - 1} more" if len(pairs) > 1 else "…"
+        text = pairs[0][: MAX_LOGGED_LABELS - len(rest)] + rest
+    return text
 
 
 def _nobody_asks(query: StoreQuery) -> None:

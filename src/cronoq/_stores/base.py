@@ -70,7 +70,7 @@ class Claim:
 class Batch:
     """The writes of consecutive steps, merged: only the last record of each row is kept."""
 
-    __slots__ = ("inserted", "output_size", "outputs", "resolved", "spec_size", "states", "steps", "through")
+    __slots__ = ("inserted", "output_size", "outputs", "resolved", "rows", "spec_size", "states", "steps", "through")
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
@@ -82,6 +82,8 @@ class Batch:
         """Bytes of specifications: of new work."""
         self.output_size = 0
         """Bytes of outputs: of work that is done."""
+        self.rows = 0
+        """Records and edges of new tasks, before merging: how much there is to write, at about 25 µs each."""
         self.steps = 0
         self.through = 0
         """Number of the last step in the batch."""
@@ -89,8 +91,10 @@ class Batch:
     def add(self, number: int, writes: Iterable[Record]) -> None:
         """Append the writes of step `number`."""
         for record in writes:
+            self.rows += 1
             kind = type(record)
             if kind is TaskInserted:
+                self.rows += len(record.edges)  # type: ignore[union-attr]
                 self.inserted[record.task_id] = record  # type: ignore[assignment]
                 self.spec_size += record.spec.size  # type: ignore[union-attr]
             elif kind is OutputStored:

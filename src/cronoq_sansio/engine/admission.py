@@ -16,6 +16,7 @@ Members are admitted after the members that they wait for, else in the order of 
 
 import re
 from collections.abc import Container, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import cycles, dependencies, lifecycle, overload, retry
@@ -25,7 +26,7 @@ from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_DEMANDS
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS
 from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_deadline_at
 from cronoq_sansio.values import value
 
@@ -34,6 +35,10 @@ if TYPE_CHECKING:
 
 FIELD = re.compile(r"(deps|resources|retry)[.[]")
 """How a message begins that is about one field of the task."""
+TOO_FAR = (
+    f"deps: more than {MAX_CYCLE_WALK} dependencies would have to be followed to rule out a cycle through tasks that "
+    "await this key; submit tasks after those that they depend on"
+)
 NOBODY: Mapping[str, Task] = {}
 
 
@@ -67,10 +72,10 @@ def submit(
     if isinstance(checked, Rejection):
         return checked, 0
     if checked.resolved is not None and engine.dependencies.awaited(spec.key):
-        cycle = _cycle(engine, [checked])
+        cycle = _circle(engine, checked)
         if cycle is not None:
-            return cycle[1], 0
-    room = overload.make_room(engine, spec, checked.pool)
+            return cycle, 0
+    room = overload.make_room(engine, spec, checked.pool, checked.resolved)
     if may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec)):
         room = engine.waiting_room.park(request, spec)
         return None if room is None else (room, 0)
@@ -101,10 +106,14 @@ def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOu
         if isinstance(checked, Rejection):
             return _of_member(checked, index), 0
         members.append(checked)
+    edges = 0
+    for index, member in zip(fresh, members, strict=True):
+        edges += len(member.resolved.unmet) if member.resolved is not None else 0
+        if edges > MAX_BATCH_EDGES:
+            text = f"deps: the batch has more than {MAX_BATCH_EDGES} dependencies up to here; split it"
+            return _of_member(Rejection(Code.INVALID, text), index), 0
     order = _order(members)
-    if len(order) < len(members) or any(
-        member.resolved is not None and engine.dependencies.awaited(member.spec.key) for member in members
-    ):
+    if len(order) < len(members) or _may_close_a_circle(engine, members):
         cycle = _cycle(engine, members)
         if cycle is not None:
             return _of_member(cycle[1], fresh[cycle[0]]), 0
@@ -155,8 +164,10 @@ def _check(engine: "Engine", spec: TaskSpec, defined: Container[str]) -> Rejecti
     if asked is not None and asked.labels:
         demands = pool.groups.demands
         if len(demands) > MAX_DEMANDS and asked.labels not in demands:
-            text = f"labels: tasks of pool {pool.name!r} require {len(demands) - 1} different sets of them; retry later"
-            return Rejection(Code.OVERLOADED, text)
+            text = f"at most {MAX_DEMANDS} are allowed at a time; retry later"
+            return Rejection(
+                Code.OVERLOADED, f"labels: tasks of pool {pool.name!r} require {len(demands) - 1} sets, {text}"
+            )
     policy = retry.resolve(spec.retry, pool.settings.retry)
     if policy.max_attempts < 1:
         return Rejection(Code.INVALID, "retry.max_attempts must be at least 1")
@@ -190,13 +201,53 @@ def _order(members: Sequence[Checked]) -> Sequence[int]:
     )
 
 
+def _circle(engine: "Engine", checked: Checked) -> Rejection | None:
+    """Why a single task is refused whose key others await: it waits for one of them."""
+    dependencies, key = engine.dependencies, checked.spec.key
+    assert checked.resolved is not None
+    targets = {parent.id for parent, _ in checked.resolved.unmet if isinstance(parent, Task)}
+    way, known = cycles.reach(dependencies.children_of(key), dependencies.children_of, targets, MAX_CYCLE_WALK)
+    if not known:
+        return Rejection(Code.OVERLOADED, TOO_FAR)
+    if not way:
+        return None
+    specs = [engine.tasks.live[node].spec for node in reversed(way)]
+    names = [key, *(spec.key or f"task {node}" for spec, node in zip(specs, reversed(way), strict=True))]
+    return _cycle_text(checked, specs[0].key, way[-1], names)
+
+
+def _may_close_a_circle(engine: "Engine", members: Sequence[Checked]) -> bool:
+    """Whether a task that waits for a key of the batch is waited for by the batch, as far as can be seen quickly."""
+    dependencies = engine.dependencies
+    keys = [
+        member.spec.key for member in members if member.resolved is not None and dependencies.awaited(member.spec.key)
+    ]
+    if not keys:
+        return False
+    targets = {
+        parent.id
+        for member in members
+        if member.resolved is not None
+        for parent, _ in member.resolved.unmet
+        if isinstance(parent, Task)
+    }
+    starts = chain.from_iterable(dependencies.children_of(key) for key in keys)
+    way, known = cycles.reach(starts, dependencies.children_of, targets, MAX_CYCLE_WALK)
+    return bool(way) or not known
+
+
 def _cycle(engine: "Engine", members: Sequence[Checked]) -> tuple[int, Rejection] | None:
     """A cycle that these new tasks would close: the position of its first member, and why that is refused."""
     defined = _positions(members)
+    left = MAX_CYCLE_WALK + MAX_BATCH_EDGES
 
     def parents(node: int) -> list[int]:
+        nonlocal left
+        if left < 0:
+            return []
         if node > 0:
             refs = engine.dependencies.refs_of(node)
+            left -= len(refs)
         else:
             resolved = members[-node - 1].resolved
             refs = [ref if isinstance(ref, str) else ref.id for ref, _ in resolved.unmet] if resolved else []
@@ -207,18 +258,22 @@ def _cycle(engine: "Engine", members: Sequence[Checked]) -> tuple[int, Rejection
         ]
 
     found = cycles.find(len(members), parents)
+    if left < 0:
+        return 0, Rejection(Code.OVERLOADED, TOO_FAR)
     if not found:
         return None
     specs = [engine.tasks.live[node].spec if node > 0 else members[-node - 1].spec for node in found]
     names = [spec.key or f"task {node}" for spec, node in zip(specs, found, strict=True)]
     position = -found[0] - 1
-    closing = found[1]
-    wanted = (specs[1].key, closing)
-    asked = members[position].spec.scheduling
+    return position, _cycle_text(members[position], specs[1].key, found[1], names)
+
+
+def _cycle_text(checked: Checked, key: str, node: int, names: Sequence[str]) -> Rejection:
+    """`key` or `node`: what the task waits for on the cycle."""
+    asked = checked.spec.scheduling
     assert asked is not None
-    index = next(index for index, dependency in enumerate(asked.dependencies) if dependency.ref in wanted)
-    message = f"deps[{index}]: a cycle, each waits for the next: {cycles.text(names)}"
-    return position, Rejection(Code.CYCLE, message)
+    index = next(index for index, dependency in enumerate(asked.dependencies) if dependency.ref in (key, node))
+    return Rejection(Code.CYCLE, f"deps[{index}]: a cycle, each waits for the next: {cycles.text(names)}")
 
 
 def _positions(members: Sequence[Checked]) -> dict[str, int]:

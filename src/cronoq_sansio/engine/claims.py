@@ -191,6 +191,7 @@ class Rack:
         """The shelf stands here no more."""
         crowd = self._crowds.get(shelf.least)
         assert crowd is not None
+        shelf.rack = None
         crowd.discard(shelf)
         self._placed(shelf.least, crowd)
 

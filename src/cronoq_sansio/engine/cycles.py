@@ -6,10 +6,16 @@ blocked task that awaits the key of a new one. Members of the batch are nodes ``
 ids. The walk goes from members to what they wait for, only as far as blocked tasks reach, and only when a cycle is
 possible at all.
 
-Everything is iterative: a chain of a million tasks is as deep as it is long.
+Two walks look for it. The first starts with the tasks that await a new key and goes to those that wait for them, until
+it meets something that a new task waits for. Nearly always nobody waits for them, and the walk ends at once, however
+long the chain of parents is. Only for a batch does the second one follow: from its members to what they wait for.
+
+Both stop after `limits.MAX_CYCLE_WALK` edges: a submission whose cycle cannot be ruled out by then is refused, so that
+a caller who builds large graphs holds nobody up. Everything is iterative.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Container, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 
 from cronoq_sansio.limits import MAX_CYCLE_NAMES
@@ -40,6 +46,30 @@ def topological(parents: Sequence[Iterable[int]]) -> list[int]:
             if not unmet[child]:
                 heappush(ready, child)
     return order
+
+
+def reach(starts: Iterable[int], children: Parents, targets: Container[int], budget: int) -> tuple[list[int], bool]:
+    """The shortest way from one of `starts` along `children` to one of `targets`, both ends included, or nothing.
+
+    The second is False when `budget` edges were not enough to know.
+    """
+    came_from = dict.fromkeys(starts, 0)
+    queue = deque(came_from)
+    while queue:
+        node = queue.popleft()
+        if node in targets:
+            way = [node]
+            while came_from[way[-1]]:
+                way.append(came_from[way[-1]])
+            return way[::-1], True
+        for child in children(node):
+            budget -= 1
+            if budget < 0:
+                return [], False
+            if child not in came_from:
+                came_from[child] = node
+                queue.append(child)
+    return [], True
 
 
 def find(members: int, parents: Parents) -> list[int]:

@@ -10,7 +10,7 @@ Theory. A `Parent` stands for a live task that others wait for, or for a key tha
 the same object gets the id: all edges are attached by one assignment, and only their rows are left to be rewritten.
 When a task ends, its `Parent` moves to the end of a queue; its children are judged one by one, so a cascade neither
 recurses nor takes more than its share of a step. Both queues can be derived from stored rows, as long as the task that
-brought a key is remembered.
+brought a key is remembered; so they may stand still while the store is behind (`CascadesHeld`).
 
 Invariant: each BLOCKED task is in `any` once, with its distinct parents; each parent that has not ended knows exactly
 the blocked tasks that wait for it, and one without children does not exist, so children that are cancelled leave
@@ -19,7 +19,7 @@ a key has a timer. The graph of unmet edges has no cycle: see `cycles.py`.
 """
 
 from collections import deque
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -99,7 +99,7 @@ class Blocked:
 class Dependencies:
     """Every edge of a term that may still decide something."""
 
-    __slots__ = ("_appeared", "_ended", "_timers", "any", "parents", "unsettled")
+    __slots__ = ("_appeared", "_ended", "_timers", "any", "held", "parents", "unsettled")
 
     def __init__(self) -> None:
         self.any: dict[int, Blocked] = {}
@@ -108,6 +108,8 @@ class Dependencies:
         """Those that have not ended, by id, or by key while nobody has it."""
         self.unsettled = 0
         """How many parents came or ended for which `settle` has something left to do."""
+        self.held = False
+        """`settle` leaves it for later: the store cannot keep up with what follows from it."""
         self._appeared: deque[tuple[Parent, Iterator[int]]] = deque()
         """Keys that came, and the children whose rows do not say so yet."""
         self._ended: deque[tuple[Parent, Iterator[int]]] = deque()
@@ -147,8 +149,7 @@ class Dependencies:
     def edges(self, resolved: Resolved, admitted: Mapping[str, Task]) -> tuple[tuple[Edge, ...], str]:
         """The edges of the task that is admitted now, and why it ends at once, else empty.
 
-        `admitted`: members of its batch by key. A parent may have ended since `resolve`: it was shed for this very
-        task, or it is a member that ended at once.
+        `admitted`: members of its batch by key, of which one may have ended at once.
         """
         edges = []
         impossible = resolved.impossible
@@ -191,6 +192,17 @@ class Dependencies:
             self._appeared.append((parent, iter(list(parent.children))))
             self.unsettled += 1
 
+    def children_of(self, ref: int | str) -> Iterable[int]:
+        """Who waits for a live task, or for a key that nobody has yet."""
+        parent = self.parents.get(ref)
+        return () if parent is None else parent.children
+
+    def owe(self, task_id: int, key: str, children: list[int]) -> None:
+        """The rows of these children still await a key that this task has: `settle` writes them."""
+        if self.any:
+            self._appeared.append((Parent(task_id, key), iter(children)))
+            self.unsettled += 1
+
     def refs_of(self, task_id: int) -> list[int | str]:
         """What a task waits for: ids, and keys that nobody has yet. Empty when it is not blocked."""
         blocked = self.any.get(task_id)
@@ -212,7 +224,12 @@ class Dependencies:
     # --- consequences, in portions
 
     def settle(self, engine: "Engine", units: int) -> int:
-        """Work off up to `units` children of parents that came or ended, first come first; how many are left."""
+        """Work off up to `units` children of parents that came or ended, first come first; how many units are left.
+
+        While they are held back nothing is worked off.
+        """
+        if self.held:
+            return units
         for queue, work in ((self._appeared, self._store_parent), (self._ended, self._judge)):
             while units and queue:
                 parent, children = queue[0]
@@ -226,7 +243,7 @@ class Dependencies:
 
     def next_timeout(self) -> int | None:
         """When `settle` or `fire` has something to do, on the `now` scale; 0 = now."""
-        return 0 if self.unsettled else self._timers.next()
+        return 0 if self.unsettled and not self.held else self._timers.next()
 
     def fire(self, engine: "Engine", units: int) -> int:
         """End up to `units` waits for keys that did not come in time; how many units are left."""
@@ -330,7 +347,8 @@ _ALONE = {int(condition): (int(condition),) for condition in Condition}
 
 def overdue(key: str, waited: int) -> str:
     """Why a task is skipped that waited so many nanoseconds for a key."""
-    return f"no task with the key {key!r} came within {seconds(waited):g} s"
+    rounded = float(f"{seconds(waited):.3g}")  # the moment at which a timer was looked at says nothing
+    return f"no task with the key {key!r} came within {rounded:.10g} s"
 
 
 def awaits(edges: tuple[Edge, ...]) -> bool:

@@ -123,13 +123,18 @@ class Engine:
         self.now = max(self.now, now)
         return self._recovery.settle(MAX_UNITS)
 
+    def hopeless(self) -> dict[str, int]:
+        """How many tasks the configuration ended as failed at this recovery, by reason. Until `begin`."""
+        assert self._recovery is not None
+        return self._recovery.hopeless
+
     def begin(self, now: int) -> EngineStep:
         """Start to serve.
 
         The step has everything that recovery changed; overdue backoffs and waits for keys are over before any dispatch.
         """
-        assert self._recovery is not None
-        self._recovery = None
+        recovery, self._recovery = self._recovery, None
+        assert recovery is not None
         self.now = max(self.now, now)
         while (task := self.retries.pop_due(self.now)) is not None:
             self._backoff_over(task)
@@ -137,6 +142,7 @@ class Engine:
             pass
         while not self.dependencies.settle(self, MAX_UNITS):
             pass
+        recovery.finish()
         if self.step.writes:
             self.written = self.number
         return self.step
@@ -172,9 +178,9 @@ class Engine:
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
             if self._serve(awake[0], MAX_UNITS):
-                awake.pop().queued = self._more = False
+                awake.pop().queued = self._more = self._cut = False
             else:
-                self._more = True
+                self._more = self._cut = True
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:
@@ -447,6 +453,9 @@ class Engine:
     def _dispatch_held(self, event: ev.DispatchHeld) -> None:
         self._held = event.held
 
+    def _cascades_held(self, event: ev.CascadesHeld) -> None:
+        self.dependencies.held = event.held
+
     def _transitions_watched(self, event: ev.TransitionsWatched) -> None:
         self.watched = event.watched
 
@@ -502,6 +511,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.AttemptNacked: Engine._nacked,
     ev.LeasesLost: Engine._lost,
     ev.DispatchHeld: Engine._dispatch_held,
+    ev.CascadesHeld: Engine._cascades_held,
     ev.TransitionsWatched: Engine._transitions_watched,
     ev.TimerFired: Engine._timer_fired,
     ev.WallClockMoved: Engine._wall_clock_moved,

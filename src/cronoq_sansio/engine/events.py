@@ -138,6 +138,16 @@ class DispatchHeld:
 
 
 @value
+class CascadesHeld:
+    """Stop (True) or go on (False) working off what follows from ends and keys that came: the store is behind.
+
+    Blocked tasks stand there meanwhile, as they would after a crash: what is left to do is derived from stored rows.
+    """
+
+    held: bool
+
+
+@value
 class TransitionsWatched:
     """Start (True) or stop telling every move of every task by `TaskMoved`; nothing is built for nobody."""
 
@@ -191,6 +201,7 @@ Event = (
     | AttemptNacked
     | LeasesLost
     | DispatchHeld
+    | CascadesHeld
     | TransitionsWatched
     | TimerFired
     | WallClockMoved

@@ -11,7 +11,7 @@ from cronoq_sansio.engine.actions import Dispatch, EngineStep
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import TaskFinished
 from cronoq_sansio.engine.task import Task
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.spec import TaskStatus, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -68,7 +68,7 @@ def _check_everything(engine: "Engine") -> None:
         _check_task(engine, task)
     for lease in engine.leases.live.values():
         assert lease.task.lease is lease, f"{lease} runs a task that does not know it"
-    assert tasks.payload_bytes == sum(task.spec.size for task in tasks.live.values()), "payload bytes are miscounted"
+    assert tasks.payload_bytes == sum(weight(task.spec) for task in tasks.live.values()), "payload bytes are miscounted"
     pending = [task for task in tasks.live.values() if task.status != TaskStatus.RUNNING]
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
@@ -125,13 +125,20 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
 
 def _check_lanes(pool: Pool) -> None:
     """Each lane with something to start is where `Pool.best` looks for it, or waits for a slot."""
-    for lane in pool.every_lane():
+    lanes = pool.every_lane()
+    for lane in lanes:
         place = f"pool {pool.name}, a lane of class {lane.priority} for {lane.demand.labels}"
-        assert lane.closed == (lane in lane.demand.closed), f"{place}: closed, and nothing opens it"
+        assert lane.closed == lane.demand.closed.count(lane), (
+            f"{place}: closed, and nothing opens it, or more than once"
+        )
         special = bool(lane.demand.labels) or lane.called
         if special and lane.ready and not lane.closed:
             assert lane in pool.in_play, f"{place}: nobody looks at it"
+        if pool.in_play and lane.ready and not lane.closed:
+            assert lane.listed is not None and lane.listed <= lane.key(), f"{place}: its line does not know its head"
         assert not lane.closed or not lane.demand.has_room(), f"{place}: closed although there is room"
+    unknown = [lane for lane in pool.in_play if lane not in lanes]
+    assert not unknown, f"pool {pool.name}: lanes in play whose tasks have all ended: {unknown}"
 
 
 def _check_demands(pool: Pool, live: list[Task]) -> None:

@@ -74,7 +74,7 @@ def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
     if blocked:
         block(engine, task)
-        _store(engine, task, due)
+        store(engine, task, due)
     else:
         make_ready(engine, task)
         pool = task.pool
@@ -172,7 +172,7 @@ def take_back(engine: "Engine", lease: Lease) -> None:
     task.stored = engine.number  # this READY is a change of the row, and whoever is told of it waits for that
     make_ready(engine, task)
     _count_pending(engine, task, +1)
-    _store(engine, task)
+    store(engine, task)
 
 
 def pass_on(engine: "Engine", lease: Lease, group: Group) -> None:
@@ -231,7 +231,7 @@ def retry_or_bury(engine: "Engine", task: Task, message: str, retry_after: int =
     engine.totals.retries += 1
     back_off(engine, task, engine.now + delay)
     _count_pending(engine, task, +1)
-    _store(engine, task, engine.wall(delay))
+    store(engine, task, engine.wall(delay))
     if engine.watched:
         _tell(engine, task, RETRYING, message)
 
@@ -350,7 +350,8 @@ def _tell(engine: "Engine", task: Task, status: int, message: str = "") -> None:
     )
 
 
-def _store(engine: "Engine", task: Task, due: int = 0) -> None:
+def store(engine: "Engine", task: Task, due: int = 0) -> None:
+    """Write the row of a live task."""
     task.stored = engine.number
     engine.step.writes.append(
         TaskChanged(task.id, task.status, task.attempt, due, task.first_started, task.last_started, task.message)

@@ -21,10 +21,11 @@ from cronoq_sansio.engine import lifecycle
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.engine.victims import SHED_LOWEST
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.spec import Priority, TaskSpec
+from cronoq_sansio.spec import Priority, TaskSpec, weight
 from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
+    from cronoq_sansio.engine.dependencies import Resolved
     from cronoq_sansio.engine.dispatch import Pool
     from cronoq_sansio.engine.engine import Engine
 
@@ -49,7 +50,7 @@ class Ahead:
     def count(self, spec: TaskSpec) -> None:
         """This one fits."""
         self.tasks += 1
-        self.payload_bytes += spec.size
+        self.payload_bytes += weight(spec)
         self.by_pool[spec.pool] = self.by_pool.get(spec.pool, 0) + 1
         place = (spec.pool, spec.priority)
         self.by_class[place] = self.by_class.get(place, 0) + 1
@@ -77,11 +78,13 @@ def refusal(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead = NOBOD
     return None if passed is None else Rejection(passed.code, f"{passed.text}; {passed.advice}")
 
 
-def make_room(engine: "Engine", spec: TaskSpec, pool: "Pool") -> Rejection | Task | None:
+def make_room(
+    engine: "Engine", spec: TaskSpec, pool: "Pool", resolved: "Resolved | None" = None
+) -> Rejection | Task | None:
     """The last check of a single submission, which is admitted unless this is a `Rejection`.
 
-    A task is the victim: hand it to `shed` *after* the newcomer is admitted. The newcomer may depend on it, and is then
-    skipped like every other dependent.
+    A task is the victim: hand it to `shed` *after* the newcomer is admitted. Nobody is shed for a newcomer that ends at
+    once because of what it depends on (`resolved`), nor one that the newcomer itself waits for.
     """
     passed = _passed(engine, spec, pool, NOBODY)
     if passed is None:
@@ -89,9 +92,13 @@ def make_room(engine: "Engine", spec: TaskSpec, pool: "Pool") -> Rejection | Tas
     name, why = CLASSES[spec.priority], ""
     if pool.victims is not None and passed.helped:
         victim = pool.victims.pick(spec.priority)
-        if victim is not None and _fits_without(engine, spec, pool, victim):
+        if resolved is not None and resolved.impossible:
+            why = ", and a dependency can never be met"
+        elif victim is not None and resolved is not None and any(parent is victim for parent, _ in resolved.unmet):
+            why = ", and the task to shed is one that this one depends on"
+        elif victim is not None and _fits_without(engine, spec, pool, victim):
             return victim
-        if victim is not None:
+        elif victim is not None:
             why = ", and shedding one task would not make room"
         elif pool.settings.overflow == SHED_LOWEST:
             why = f", and no ready task ranks below {name}"
@@ -121,7 +128,7 @@ class _Passed:
 
 def _passed(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead) -> _Passed | None:
     held = engine.tasks.payload_bytes + ahead.payload_bytes
-    if held + spec.size > engine.limits.max_payload_bytes:
+    if held + weight(spec) > engine.limits.max_payload_bytes:
         return _payload_passed(held, spec, engine.limits.max_payload_bytes, ahead)
     if ahead is NOBODY and fits(engine, pool, spec.priority):
         return None
@@ -130,12 +137,17 @@ def _passed(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead) -> _Pa
 
 def _payload_passed(held: int, spec: TaskSpec, budget: int, ahead: Ahead) -> _Passed:
     setting = f"limits.max_payload_bytes is {budget}"
-    if spec.size > budget:
-        return _Passed(Code.OVERLOADED, f"the task has {spec.size} bytes, {setting}", "send less, or raise it", False)
-    if ahead.payload_bytes + spec.size > budget:
-        text = f"the members before this one hold {ahead.payload_bytes} bytes and this one {spec.size}, {setting}"
+    if weight(spec) > budget:
+        return _Passed(
+            Code.OVERLOADED,
+            f"the task has {weight(spec)} bytes, {setting}",
+            "send less, or raise it",
+            False,
+        )
+    if ahead.payload_bytes + weight(spec) > budget:
+        text = f"the members before this one hold {ahead.payload_bytes} bytes and this one {weight(spec)}, {setting}"
         return _Passed(Code.OVERLOADED, text, "split the batch, or raise it", False)
-    text = f"live tasks hold {held} bytes and this one {spec.size}, {setting}"
+    text = f"live tasks hold {held} bytes and this one {weight(spec)}, {setting}"
     return _Passed(Code.OVERLOADED, text, "retry later", False)
 
 

@@ -2,8 +2,8 @@
 
 Live tasks come back with their id, arrival, specification and attempt count. An attempt that was running is lost and
 counts against the budget. A task ends as failed, durably, when its pool or a resource of it is gone, when it asks for
-more units than the resource has now, or when it is above a limit that was lowered. Finished tasks come back into
-retention.
+more units than the resource has now, or when it is above a limit that was lowered; how many end for which reason is
+counted, so that the operator is told. Finished tasks come back into retention.
 
 The edges of a blocked task are judged anew, once every task is there: parents may have ended, beyond retention too,
 the server may have stopped before their ends were worked off, and tasks that end right here have children as well. A
@@ -21,7 +21,6 @@ from cronoq_sansio.engine import dependencies, lifecycle, retry
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import (
     Edge,
-    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
     TaskChanged,
@@ -30,7 +29,7 @@ from cronoq_sansio.engine.records import (
     TaskLoaded,
 )
 from cronoq_sansio.engine.task import Retained, Task
-from cronoq_sansio.limits import MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_HOPELESS_REASONS, MESSAGE_HEADROOM
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.spec import RetryPolicy, TaskStatus
 
@@ -39,12 +38,15 @@ if TYPE_CHECKING:
 
 WAITING = (lifecycle.BLOCKED, lifecycle.READY, lifecycle.RETRYING)
 LOST = "worker lost: the server was restarted while the attempt ran"
+OTHER_REASONS = "other reasons"
 
 
 class Recovery:
     """Rows on their way into an engine."""
 
     def __init__(self, engine: "Engine") -> None:
+        self.hopeless: dict[str, int] = {}
+        """How many tasks ended because of the configuration, by reason; at most `MAX_HOPELESS_REASONS` and a sum."""
         self._engine = engine
         self._tasks: list[TaskLoaded] = []
         self._damaged: list[TaskDamaged] = []
@@ -56,6 +58,10 @@ class Recovery:
         """Parents of blocked tasks."""
         self._ends: dict[int, tuple[str, int]] = {}
         """Key and status of those that have ended."""
+        self._unsaid: dict[tuple[int, str], list[int]] = {}
+        """Keys that came, with their tasks: the children whose rows do not say so."""
+        self._behind: dict[int, None] = {}
+        """All of these children."""
 
     def load(self, records: Iterable[LoadedRecord]) -> None:
         """Take in rows, in any order."""
@@ -99,6 +105,19 @@ class Recovery:
         while self._engine.dependencies.unsettled:
             self._engine.dependencies.settle(self._engine, 1)
             yield
+
+    def finish(self) -> None:
+        """Rows that still await a key that came: who is READY by now says that, the others are left to `settle`.
+
+        There may be very many of them, and one step is one transaction.
+        """
+        engine = self._engine
+        for child in self._behind:
+            task = engine.tasks.live.get(child)
+            if task is not None and task.status == lifecycle.READY:
+                lifecycle.store(engine, task)
+        for (parent, key), children in self._unsaid.items():
+            engine.dependencies.owe(parent, key, children)
 
     def _retain(self, record: FinishedLoaded) -> None:
         engine = self._engine
@@ -152,14 +171,23 @@ class Recovery:
         engine = self._engine
         largest = engine.limits.max_message_bytes - MESSAGE_HEADROOM
         if task.pool.name not in engine.pools:
-            lifecycle.fail_waiting(engine, task, f"pool {task.pool.name!r} is not configured any more")
+            message = f"pool {task.pool.name!r} is not configured any more"
+            self._fail(task, message, message)
         elif task.spec.size > largest:
-            message = f"the task has {task.spec.size} bytes, limits.max_message_bytes now allows {largest}"
-            lifecycle.fail_waiting(engine, task, message)
+            allowed = f"limits.max_message_bytes now allows {largest}"
+            self._fail(task, f"the task has {task.spec.size} bytes, {allowed}", f"{allowed} bytes of a task")
         elif (asked := task.spec.scheduling) is not None and asked.resources:
             refusal = engine.resources.check(asked.resources)
             if refusal is not None:
-                lifecycle.fail_waiting(engine, task, f"the task cannot run any more: {refusal.message}")
+                self._fail(task, f"the task cannot run any more: {refusal.message}", refusal.message)
+
+    def _fail(self, task: Task, message: str, reason: str) -> None:
+        """End a task, and count it under what is the same for all of its kind."""
+        lifecycle.fail_waiting(self._engine, task, message)
+        hopeless = self.hopeless
+        if reason not in hopeless and len(hopeless) >= MAX_HOPELESS_REASONS:
+            reason = OTHER_REASONS
+        hopeless[reason] = hopeless.get(reason, 0) + 1
 
     def _judge(self, loaded: TaskLoaded) -> None:
         """Decide what a blocked task waits for, now that every parent has its place."""
@@ -214,7 +242,8 @@ class Recovery:
             self._ends[parent] = (key, known.status)
         else:
             parent = known.id
-        engine.step.writes.append(EdgeResolved(child, key, parent))
+        self._unsaid.setdefault((parent, key), []).append(child)
+        self._behind[child] = None
         return parent
 
     def _lost_pool(self, name: str) -> Pool:

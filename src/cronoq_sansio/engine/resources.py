@@ -47,7 +47,7 @@ class Resources:
         for name, units in needs:
             stock = self._stocks.get(name)
             if stock is None:
-                return Rejection(Code.UNKNOWN_RESOURCE, f"unknown resource {name!r}")
+                return Rejection(Code.UNKNOWN_RESOURCE, f"resources[{name!r}]: there is no resource with that name")
             if units < 1:
                 return Rejection(Code.INVALID, f"resources[{name!r}]: found {units} units; at least 1 is needed")
             if units > stock.capacity:

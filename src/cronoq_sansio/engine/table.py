@@ -8,6 +8,7 @@ from collections import deque
 
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import weight
 
 
 class TaskTable:
@@ -60,7 +61,7 @@ class TaskTable:
         """A new live task."""
         spec = task.spec
         self.live[task.id] = task
-        self.payload_bytes += spec.size
+        self.payload_bytes += weight(spec)
         task.pool.ids.add(task.id)
         if spec.key:
             self._keys[spec.key] = task
@@ -69,7 +70,7 @@ class TaskTable:
         """A live task has ended; remember it for a while."""
         spec = task.spec
         del self.live[task.id]
-        self.payload_bytes -= spec.size
+        self.payload_bytes -= weight(spec)
         if spec.key:
             del self._keys[spec.key]
         if self._retention_max:

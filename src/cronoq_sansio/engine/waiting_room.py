@@ -20,7 +20,7 @@ from cronoq_sansio.engine import admission, overload
 from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_WAITING_SUBMISSIONS
-from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.spec import TaskSpec, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -122,4 +122,4 @@ class WaitingRoom:
         """The head of a line fits now; or it never will while live tasks hold so many bytes, and is told so."""
         _, spec = line[next(iter(line))]
         held, budget = engine.tasks.payload_bytes, engine.limits.max_payload_bytes
-        return held + spec.size > budget or overload.fits(engine, engine.pools[name], spec.priority)
+        return held + weight(spec) > budget or overload.fits(engine, engine.pools[name], spec.priority)

@@ -7,7 +7,15 @@ Unix nanoseconds.
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.actions import Step, Submitted
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Labels, Stalled, TimerFired, WallClockMoved
+from cronoq_sansio.engine.events import (
+    CascadesHeld,
+    CommitsResumed,
+    CommitsStalled,
+    Labels,
+    Stalled,
+    TimerFired,
+    WallClockMoved,
+)
 from cronoq_sansio.engine.snapshot import EngineSnapshot
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.spec import TaskSpec
@@ -425,6 +433,7 @@ ServiceEvent = (
     | TimerFired
     | WallClockMoved
     | Stalled
+    | CascadesHeld
     | CommitsStalled
     | CommitsResumed
 )

@@ -16,6 +16,7 @@ from typing import Any
 from cronoq_sansio.engine.actions import Answer, Dispatch, Step, TaskEnded, TaskMoved
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import (
+    CascadesHeld,
     CommitsResumed,
     CommitsStalled,
     LeasesReleased,
@@ -104,6 +105,7 @@ class Service:
             TimerFired: self._timer_fired,
             WallClockMoved: self._for_engine,
             Stalled: self._for_engine,
+            CascadesHeld: self._for_engine,
             CommitsStalled: self._for_engine,
             CommitsResumed: self._for_engine,
         }
@@ -223,7 +225,7 @@ class Service:
             workers.place()
             calls.settle(step.once_durable)
 
-    def _for_engine(self, event: WallClockMoved | Stalled | CommitsStalled | CommitsResumed) -> None:
+    def _for_engine(self, event: WallClockMoved | Stalled | CascadesHeld | CommitsStalled | CommitsResumed) -> None:
         self._turn.events.append(event)
 
     def _timer_fired(self, event: TimerFired) -> None:

@@ -138,7 +138,9 @@ def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
         if type(state) is TaskFinished or expected != (status, attempt, due):
             found.append(f"task {task_id} should be stored as {expected}, its row says {state}")
         edges = [(edge.parent, edge.key, edge.condition) for edge in store.inserted[task_id].edges]
-        wanted = [(edge.parent, edge.key, edge.condition) for edge in task.stored_edges]
+        wanted = [
+            (0 if edge.unsaid else edge.parent, edge.unsaid or edge.key, edge.condition) for edge in task.stored_edges
+        ]
         if edges != wanted:
             found.append(f"task {task_id} should be stored with edges {wanted}, the rows say {edges}")
     return found

@@ -79,6 +79,8 @@ class Model:
         self.parked = False
         """Leases neither expire nor time out."""
         self.held = False
+        self.deaf = False
+        """Children do not hear of ends, and the rows of keys that came do not say so yet."""
         self.watched = False
         self.said: list[Said] = []
         self.totals: Counter[str] = Counter()
@@ -95,6 +97,7 @@ class Model:
         for event in events:
             HANDLERS[type(event)](self, event)
         if follows:
+            self.name_parents()
             self.hear()
             self.run()
         return self.said
@@ -106,6 +109,7 @@ class Model:
                 rules.pump(self)
             if not admission.let_in(self):
                 return
+            self.name_parents()
             self.hear()
 
     def wall(self) -> int:
@@ -287,9 +291,16 @@ class Model:
         while len(self.remembered) > self.limits.key_retention_max:
             self.remembered.pop(0)
 
+    def name_parents(self) -> None:
+        """The rows of tasks that awaited a key say who has it."""
+        for task in self.tasks.values():
+            for edge in task.stored_edges:
+                if task.status == TaskStatus.BLOCKED and not self.deaf:
+                    edge.unsaid = ""
+
     def hear(self) -> None:
         """Children hear how their parents ended, first end first; the ends that this causes come last."""
-        while self.news:
+        while self.news and not self.deaf:
             parent = self.news.pop(0)
             children = [
                 (edge.turn, task) for task in self.tasks.values() for edge in task.edges if edge.parent == parent.id
@@ -446,6 +457,10 @@ class Model:
         self.held = event.held
         self.note("hold", str(event.held))
 
+    def _cascades(self, event: ev.CascadesHeld) -> None:
+        self.deaf = event.held
+        self.note("cascades", "held" if event.held else "go on")
+
     def _watched(self, event: ev.TransitionsWatched) -> None:
         self.watched = event.watched
         self.note("watch", str(event.watched))
@@ -511,6 +526,7 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.AttemptNacked: Model._nacked,
     ev.LeasesLost: Model._lost,
     ev.DispatchHeld: Model._held,
+    ev.CascadesHeld: Model._cascades,
     ev.TransitionsWatched: Model._watched,
     ev.TimerFired: Model._timer,
     ev.WallClockMoved: Model._wall_clock,

@@ -11,7 +11,7 @@ from cronoq_sansio.limits import MAX_WAITING_SUBMISSIONS
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.sim import model_rules as rules
 from cronoq_sansio.sim.model_state import PLAIN, NaiveEdge, NaiveEnded, NaiveSubmission, NaiveTask, Refusal, met
-from cronoq_sansio.spec import TaskSpec, TaskStatus
+from cronoq_sansio.spec import TaskSpec, TaskStatus, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.model import Model
@@ -87,6 +87,7 @@ def appear(model: "Model", newcomer: NaiveTask) -> None:
         edges = [edge for edge in task.edges if edge.key and edge.key == newcomer.spec.key]
         for edge in edges:
             model.note("edge", "its key appeared")
+            edge.unsaid = edge.key  # until `Model.name_parents`
             edge.parent, edge.key, edge.turn = newcomer.id, "", model.next_turn()
         if edges and not any(edge.key for edge in task.edges):
             task.due = None
@@ -241,9 +242,9 @@ def room(model: "Model", spec: TaskSpec, pool: PoolSettings, pending: Sequence[T
         (len(of_class), limit if limit is not None else pool.max_pending),
         (len(pending), model.limits.max_pending_total),
     ]
-    if any(bound < 1 for _, bound in bounds) or spec.size > model.limits.max_payload_bytes:
+    if any(bound < 1 for _, bound in bounds) or weight(spec) > model.limits.max_payload_bytes:
         return NEVER
-    if held + spec.size > model.limits.max_payload_bytes:
+    if held + weight(spec) > model.limits.max_payload_bytes:
         return TOO_LARGE
     return FITS if all(count < bound for count, bound in bounds) else NO_ROOM
 
@@ -255,14 +256,14 @@ def pending_of(model: "Model", without: NaiveTask | None = None) -> list[TaskSpe
 
 def bytes_of(model: "Model") -> int:
     """What live tasks hold."""
-    return sum(task.spec.size for task in model.tasks.values())
+    return sum(weight(task.spec) for task in model.tasks.values())
 
 
 def bound_of_batch(model: "Model", spec: TaskSpec, ahead: Sequence[TaskSpec]) -> Refusal | None:
     """Members of a batch count on top of those before them; nobody makes room for them."""
     pool = pool_of(model, spec)
     assert pool is not None
-    held = bytes_of(model) + sum(other.size for other in ahead)
+    held = bytes_of(model) + sum(weight(other) for other in ahead)
     found = room(model, spec, pool, [*pending_of(model), *ahead], held)
     if found == FITS:
         return None
@@ -288,7 +289,9 @@ def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: b
         model.note("reject", "overloaded")
         return Refusal(Code.OVERLOADED.value)
     victim = victim_for(model, spec, pool)
-    if victim is not None:
+    if victim is not None and in_vain(model, spec, victim):
+        model.note(pool.overflow, "in vain")
+    elif victim is not None:
         if room(model, spec, pool, pending_of(model, victim), bytes_of(model)) == FITS:
             model.note(pool.overflow, "shed")
             return victim
@@ -296,6 +299,15 @@ def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: b
     else:
         model.note(pool.overflow, "no victim")
     return Refusal(Code.OVERLOADED.value)
+
+
+def in_vain(model: "Model", spec: TaskSpec, victim: NaiveTask) -> bool:
+    """The newcomer would end at once, or loses what it depends on."""
+    for dependency in spec.scheduling.dependencies if spec.scheduling else ():
+        parent = find(model, dependency.ref)
+        if parent is victim or (isinstance(parent, NaiveEnded) and not met(dependency.condition, parent.status)):
+            return True
+    return False
 
 
 def victim_for(model: "Model", spec: TaskSpec, pool: PoolSettings) -> NaiveTask | None:

@@ -37,6 +37,9 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
     model.hear()
     model.fire()
     model.hear()
+    for task in model.tasks.values():
+        if task.status == TaskStatus.READY and any(edge.unsaid for edge in task.stored_edges):
+            model.store(task)
 
 
 def revived(model: Model, row: TaskLoaded) -> NaiveTask:
@@ -80,7 +83,7 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
             known.key = ""  # it had been forgotten when the task began to wait, whatever the clock says now
         elif known is not None:
             model.note("recovery", "its key appeared")
-            edge.parent, edge.key = known.id, ""
+            edge.parent, edge.key, edge.unsaid = known.id, "", edge.key
             if isinstance(known, NaiveEnded):
                 ends = {**ends, known.id: known.status}
         if edge.parent in ends:

@@ -21,6 +21,8 @@ class NaiveEdge:
         self.condition = condition
         self.turn = turn
         """When it was attached to its parent: the order in which the children of a parent hear of its end."""
+        self.unsaid = ""
+        """The key that came, while the rows still await it."""
 
 
 class NaiveTask:

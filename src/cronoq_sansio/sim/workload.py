@@ -57,7 +57,7 @@ POOLS = (
     ),
     PoolSettings("d", max_pending=4, retry=POLICY, overflow="shed_oldest", fair_share=True),
 )
-LIMITS = LimitSettings(key_retention=20 * SECOND, key_retention_max=12, max_pending_total=16, max_payload_bytes=3_000)
+LIMITS = LimitSettings(key_retention=20 * SECOND, key_retention_max=12, max_pending_total=16, max_payload_bytes=5_000)
 
 
 def small_settings() -> Settings:
@@ -303,6 +303,10 @@ class Workload:
         """Dispatch is held back, or not any more."""
         self.send(ev.DispatchHeld(self.one_in(3)))
 
+    def hold_cascades(self) -> None:
+        """The store falls behind, or catches up."""
+        self.send(ev.CascadesHeld(self.one_in(2)))
+
     def pass_time(self) -> None:
         """Time passes, with every timer when it is due."""
         if self.together is None:
@@ -392,6 +396,7 @@ OFTEN = {
     "lose": 2,
     "set_limit": 2,
     "hold": 3,
+    "hold_cascades": 4,
     "pass_time": 14,
     "oversleep": 3,
     "move_clock": 1,

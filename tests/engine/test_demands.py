@@ -177,6 +177,18 @@ def test_what_changes_in_a_group_that_nobody_looks_at_leaves_little_behind():
     assert len(rig.engine.pools["default"].groups.plain._heap) < 80
 
 
+def test_lines_are_used_only_while_something_special_could_start():
+    rig = Rig()
+    rig.slots(2)
+    rig.slots(1, GPU)
+    owner = rig.engine.pools["default"]
+    rig.complete(*rig.submit(spec(labels=dict(GPU))))
+    rig.complete(*rig.submit(spec()))
+    assert not owner.in_play, "nothing of the kind waits"
+    rig.submit(*(spec(labels=dict(GPU)) for _ in range(3)), spec(labels=dict(EAST)))
+    assert not owner.in_play, "they wait, and no free slot serves them"
+
+
 LABELS = st.dictionaries(st.sampled_from(["gpu", "zone", "disk"]), st.sampled_from(["a", "b"]), max_size=3)
 OPERATIONS = st.one_of(
     st.tuples(st.sampled_from(["submit", "urgent"]), LABELS, st.sampled_from(list(Priority))),

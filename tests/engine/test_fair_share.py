@@ -7,6 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.fair_share import SCALE, Shares
 from cronoq_sansio.limits import MAX_TENANTS
 from tests.engine.harness import Rig, pool, spec
@@ -78,6 +80,19 @@ def test_idle_tenants_save_nothing_up_in_a_pool_either():
     for _ in range(6):
         rig.complete(rig.order()[-1])
     assert rig.order()[6:12] == [task for pair in zip(idle, busy[6:], strict=True) for task in pair]
+
+
+def test_a_retry_keeps_its_tag():
+    rig = Rig(pool(fair_share=True))
+    rig.slots(1)
+    first, second, third, other = rig.submit(*(spec(tenant=tenant) for tenant in "aaab"))
+    rig.fail(first)
+    rig.now += SECOND
+    rig.handle(ev.TimerFired())
+    rig.complete(other)
+    assert rig.order() == [first, other, first]
+    rig.complete(first)
+    assert rig.order()[3:] == [second] and rig.status(third) == "READY"
 
 
 @pytest.mark.parametrize(

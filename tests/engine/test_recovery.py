@@ -7,6 +7,17 @@ from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskDamaged, TaskFinished, TaskInserted, TaskLoaded
 from cronoq_sansio.limits import MAX_HOPELESS_REASONS, MAX_UNITS
+
+
+from cronoq_sansio.engine.records import (
+    FinishedLoaded,
+    TaskChanged,
+    TaskDamaged,
+    TaskFinished,
+    TaskInserted,
+    TaskLoaded,
+)
+from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import LimitSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import Priority, RetryPolicy, TaskStatus
 from tests.engine.harness import START, Rig, attempts, pool, spec
@@ -217,6 +228,23 @@ def test_the_newest_task_of_a_key_wins():
     rig.handle(ev.TaskCancelled(None, new))
     rig = site.crash(settings=longer)
     assert rig.engine.find("k").task_id == new
+
+
+def test_finished_rows_come_in_any_order():
+    """The newest task of a key has it, and the oldest are forgotten first."""
+    settings = Settings(limits=LimitSettings(key_retention=100 * SECOND, key_retention_max=2))
+    engine = Engine.recover(settings, first_task_id=9, first_lease_id=1, seed=0, now=START, wall_offset=0)
+    ends = {3: ("k", 10), 1: ("k", 30), 2: ("x", 20)}
+    engine.load(
+        FinishedLoaded(number, "default", key, TaskStatus.FAILED, START - ago * SECOND)
+        for number, (key, ago) in ends.items()
+    )
+    assert engine.settle(START) is False
+    engine.begin(START)
+    engine.check_invariants(None)
+    assert (engine.find("k").task_id, engine.find("x").task_id, engine.find(1)) == (3, 2, None)
+    engine.handle([], START + 80 * SECOND)
+    assert engine.find(2) is None and engine.find(3) is not None
 
 
 def test_an_undecodable_row_ends_as_failed():

@@ -64,7 +64,7 @@ def ignores_virtual_time(patch):
 
 PLANTS = {
     "waiting counts for less": lambda patch: patch.setattr(dispatch, "AGING", 1),
-    "urgency has another horizon": lambda patch: patch.setattr(dispatch, "MIN_HORIZON", 4 * SECOND),
+    "urgency has another horizon": lambda patch: patch.setattr(dispatch, "MIN_HORIZON", SECOND),
     "overdue tasks rise faster": lambda patch: patch.setattr(dispatch, "OVERDUE", 200),
     "dead letters are no failures": lambda patch: patch.setattr(dependencies, "FAILURES", (int(TaskStatus.FAILED),)),
     "cycles through awaited keys pass": lambda patch: patch.setattr(
@@ -97,7 +97,7 @@ PLANTS = {
 @pytest.mark.parametrize("name", PLANTS)
 def test_the_lockstep_finds(name, monkeypatch):
     PLANTS[name](monkeypatch)
-    for seed in (1, 2):
+    for seed in (3, 2, 5, 6, 1, 4):
         world = World(small_settings(), seed=seed)
         try:
             Workload(world, RandomChoices(seed)).live(8_000)
@@ -108,12 +108,13 @@ def test_the_lockstep_finds(name, monkeypatch):
 
 
 def test_a_difference_is_cut_down_to_a_readable_transcript(monkeypatch):
-    monkeypatch.setattr(dispatch, "AGING", 1)
-    world = World(small_settings(), seed=3)
+    PLANTS["labelled groups are no rarer"](monkeypatch)
+    world = World(small_settings(), seed=5)
     with pytest.raises(Divergence) as caught:
-        Workload(world, RandomChoices(3)).live(8_000)
-    short = shortened(world, caught.value, budget=40_000)
+        Workload(world, RandomChoices(5)).live(8_000)
+    short = shortened(world, caught.value)
     assert short.what == caught.value.what
     lines = str(short).splitlines()
+    assert len(lines) < len(str(caught.value).splitlines())
     assert any("expected" in line for line in lines) and any("found" in line for line in lines)
-    assert sum("Submitted" in line for line in lines) <= 6
+    assert sum("Submitted" in line for line in lines) <= 2

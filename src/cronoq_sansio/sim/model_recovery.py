@@ -80,7 +80,8 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
     for edge in task.stored_edges:
         known = model.by_key(edge.key) if edge.key else None
         if isinstance(known, NaiveEnded) and known.id < task.id:
-            known.key = ""  # it had been forgotten when the task began to wait, whatever the clock says now
+            for ended in model.remembered:  # forgotten when the task began to wait, whatever the clock says now
+                ended.key = "" if ended.key == edge.key else ended.key
         elif known is not None:
             model.note("recovery", "its key appeared")
             edge.parent, edge.key, edge.unsaid = known.id, "", edge.key
@@ -89,7 +90,9 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
         if edge.parent in ends:
             possible = met(edge.condition, ends[edge.parent])
             model.note("recovery", f"edge {'met' if possible else 'impossible'}")
-            impossible = impossible or not possible
+            if not possible:  # the rest does not matter any more
+                impossible = True
+                break
         else:
             edge.turn = model.next_turn()
             task.edges.append(edge)

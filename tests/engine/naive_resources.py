@@ -37,6 +37,10 @@ class Demand:
 
     def __init__(self, groups):
         self.groups = groups
+        self.called = 0
+
+    def can_call(self):
+        return sum(max(group.capacity - group.busy, 0) for group in self.groups) > self.called
 
     def best(self):
         return next((group for group in self.groups if group.busy < group.capacity), None)
@@ -113,6 +117,7 @@ class NaiveResources:
     def uncall(self, task):
         task.plan.called = False
         task.pool.called -= 1
+        task.plan.demand.called -= 1
         self.called.remove(task)
         self.add(task, "promised", -1)
 
@@ -148,7 +153,7 @@ class NaiveResources:
         return [
             task
             for task in sorted(self.parked, key=lambda task: task.plan.place)
-            if self.fits(task) and task.pool.free_slots() > task.pool.called and task.plan.demand.has_room()
+            if self.fits(task) and task.pool.free_slots() > task.pool.called and task.plan.demand.can_call()
         ]
 
     def offers(self, now, _awake, call):
@@ -159,6 +164,7 @@ class NaiveResources:
             self.called.append(task)
             task.plan.called = True
             task.pool.called += 1
+            task.plan.demand.called += 1
             self.add(task, "promised", +1)
             call(task)
 
@@ -179,7 +185,7 @@ class NaiveResources:
         """When time alone makes a parked task fit that has a free slot; None when it does not."""
         waits = []
         for task in self.parked:
-            if task.pool.free_slots() > task.pool.called and task.plan.demand.has_room():
+            if task.pool.free_slots() > task.pool.called and task.plan.demand.can_call():
                 each = [self.stocks[name].wait(units) for name, units in task.plan.needs]
                 if None not in each:
                     waits.append(max(each))

@@ -5,10 +5,6 @@ import pytest
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.engine.records import TaskChanged, TaskDamaged, TaskFinished, TaskInserted, TaskLoaded
-from cronoq_sansio.limits import MAX_HOPELESS_REASONS, MAX_UNITS
-
-
 from cronoq_sansio.engine.records import (
     FinishedLoaded,
     TaskChanged,
@@ -17,7 +13,7 @@ from cronoq_sansio.engine.records import (
     TaskInserted,
     TaskLoaded,
 )
-from cronoq_sansio.limits import MAX_UNITS
+from cronoq_sansio.limits import MAX_HOPELESS_REASONS, MAX_UNITS
 from cronoq_sansio.settings import LimitSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import Priority, RetryPolicy, TaskStatus
 from tests.engine.harness import START, Rig, attempts, pool, spec

@@ -189,6 +189,28 @@ def test_a_limit_below_its_use_starts_nothing_until_it_fits():
     assert len(rig.leases) == 7
 
 
+def test_units_are_kept_only_for_as_many_tasks_as_have_slots():
+    """Three wait for one slot with a label: what two of them would take goes to who came next, not to a newcomer."""
+    rig = rig_with(ResourceSettings("db", "semaphore", permits=6), pools=(pool("a"), pool("b")))
+    rig.slots(1, name="b")
+    (holder,) = rig.submit(needs(pool="b", db=6))
+    rig.slots(1, (("gpu", "1"),), name="a")
+    rig.slots(2, name="a")
+    labelled = rig.submit(*(needs(pool="a", labels={"gpu": "1"}, db=1) for _ in range(3)))
+    (waiter,) = rig.submit(needs(pool="a", db=3))
+    rig.handle(
+        ev.AttemptSucceeded(rig.lease(holder).id, b"", ""), ev.TaskSubmitted(None, needs(Priority.HIGH, pool="a", db=3))
+    )
+    newcomer = max(rig.engine.tasks.live)
+    assert [rig.status(task) for task in (*labelled, waiter, newcomer)] == [
+        "RUNNING",
+        "READY",
+        "READY",
+        "RUNNING",
+        "READY",
+    ]
+
+
 def test_cancelling_a_waiter_leaves_the_others_their_turn():
     rig = rig_with(DB)
     rig.slots(5)

@@ -152,6 +152,10 @@ def _check_demands(pool: Pool, live: list[Task]) -> None:
         serving = [group for group in groups.by_labels.values() if group.serves(labels)]
         assert sorted(demand.groups) == sorted(group.labels for group in serving), f"{place}: groups that serve it"
         assert all(demand in group.demands for group in serving), f"{place}: a group does not know it"
+        free = sum(group.free_slots() for group in serving)
+        assert demand.free_slots() == free, f"{place}: free slots are miscounted"
+        called = sum(task.plan is not None and task.plan.called and task.plan.demand is demand for task in live)
+        assert demand.called == called, f"{place}: called tasks are miscounted"
     assert sum(len(group.demands) for group in groups.by_labels.values()) == sum(
         len(demand.groups) for demand in groups.demands.values()
     ), f"pool {pool.name}: a group serves a demand that does not exist"

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 class Group:
     """The slots of one group."""
 
-    __slots__ = ("busy", "capacity", "demands", "labels", "number")
+    __slots__ = ("busy", "capacity", "counted", "demands", "labels", "number")
 
     def __init__(self, labels: Labels, number: int) -> None:
         self.labels = labels
@@ -40,6 +40,12 @@ class Group:
         self.busy = 0
         self.demands: list[Demand] = []
         """Those that it serves."""
+        self.counted = 0
+        """Free slots as its demands count them."""
+
+    def free_slots(self) -> int:
+        """Slots that no lease fills."""
+        return max(self.capacity - self.busy, 0)
 
     def rank(self) -> tuple[int, int, int]:
         """Lower is better."""
@@ -53,7 +59,7 @@ class Group:
 class Demand:
     """A set of labels that live tasks require."""
 
-    __slots__ = ("_heap", "closed", "groups", "labels", "number", "only", "tasks")
+    __slots__ = ("_free", "_heap", "called", "closed", "groups", "labels", "number", "only", "tasks")
 
     def __init__(self, labels: Labels, number: int) -> None:
         self.labels = labels
@@ -65,6 +71,10 @@ class Demand:
         """Those that serve it."""
         self.only: Group | None = None
         """Of `groups`, when there is just one."""
+        self.called = 0
+        """Tasks that require it, are queued, and have their resources promised."""
+        self._free = 0
+        """Free slots of the groups, while there are several."""
         self.closed: list[Lane] = []
         """Lanes that wait for a slot of a group that serves it."""
         self._heap: list[tuple[tuple[int, int, int], Group]] = []
@@ -86,6 +96,14 @@ class Demand:
         """True when a group that serves it has a free slot."""
         return self.best() is not None
 
+    def free_slots(self) -> int:
+        """Free slots of the groups that serve it."""
+        return self.only.free_slots() if self.only is not None else self._free
+
+    def can_call(self) -> bool:
+        """True when a slot is free for one more task whose resources are promised."""
+        return self.free_slots() > self.called
+
     def add(self, group: Group) -> None:
         """One more group serves it."""
         self.groups[group.labels] = group
@@ -97,15 +115,21 @@ class Demand:
         del self.groups[group.labels]
         self._count()
 
-    def changed(self, group: Group) -> None:
-        """A group that serves it has more or fewer free slots."""
+    def changed(self, group: Group, difference: int) -> None:
+        """A group that serves it has so many more free slots."""
+        self._free += difference
         if self.only is None and group.busy < group.capacity:
             heappush(self._heap, (group.rank(), group))
             if len(self._heap) > 4 * len(self.groups) + 64:
                 self._rebuild()
 
     def _count(self) -> None:
-        self.only = next(iter(self.groups.values())) if len(self.groups) == 1 else None
+        groups = self.groups.values()
+        self.only = next(iter(groups)) if len(groups) == 1 else None
+        self._free = 0
+        for group in groups:
+            group.counted = group.free_slots()
+            self._free += group.counted
         self._rebuild()
 
     def _rebuild(self) -> None:
@@ -255,8 +279,10 @@ class Groups:
             self._drop_group(group)
             return []
         opened: list[Lane] = []
+        free = group.free_slots()
+        difference, group.counted = free - group.counted, free
         for demand in group.demands:
-            demand.changed(group)
+            demand.changed(group, difference)
             if demand.closed and group.busy < group.capacity:
                 opened += demand.closed
                 demand.closed = []

@@ -133,14 +133,14 @@ class Resources:
             for pool in pools.values()
             if pool.free_slots() > pool.called
             for demand, racks in parking.open.get(pool.index, {}).items()
-            if demand.has_room() and (rack := racks.first()) is not None
+            if demand.can_call() and (rack := racks.first()) is not None
         ]
         heapify(rooms)
         passed: list[Shelf] = []
         while rooms:
             place, pool, racks = rooms[0]
             rack = racks.first()
-            if rack is None or pool.free_slots() <= pool.called:
+            if rack is None or pool.free_slots() <= pool.called or not rack.demand.can_call():
                 heappop(rooms)
                 continue
             self._look(rack, place, now, call, passed)
@@ -243,7 +243,7 @@ class Resources:
             return  # something came free with time: the next pump looks at it
         for pool, demand, needs in self._parking.waiting():
             fits = all(units <= self._stocks[name].spare(now) for name, units in needs)
-            idle = fits and pool.free_slots() > pool.called and demand.has_room()
+            idle = fits and pool.free_slots() > pool.called and demand.can_call()
             assert not idle, f"pool {pool.name}: tasks that need {needs} are parked, they fit and a slot is free"
 
     # --- promises
@@ -261,6 +261,7 @@ class Resources:
         plan.called = True
         self._called[task.id] = task
         task.pool.called += 1
+        plan.demand.called += 1
         for name, units in plan.needs:
             stock = self._stocks[name]
             stock.promised += units
@@ -273,6 +274,7 @@ class Resources:
         del self._called[task.id]
         self.any -= 1
         task.pool.called -= 1
+        plan.demand.called -= 1
         for name, units in plan.needs:
             stock = self._stocks[name]
             stock.promised -= units

@@ -81,11 +81,14 @@ def rank(model: "Model", group: NaiveGroup) -> tuple[int, int, int]:
     return len(group.labels), busy(model, group) - group.capacity, model.groups.index(group)
 
 
-def free_slots(model: "Model", pool: PoolSettings) -> int:
-    """Slots of the pool that nobody fills and no called task counts on."""
-    groups = [group for group in model.groups if group.pool == pool.name]
-    called = sum(task.called for task in model.tasks.values() if task.pool is pool)
-    return sum(max(group.capacity - busy(model, group), 0) for group in groups) - called
+def can_be_called(model: "Model", task: NaiveTask) -> bool:
+    """A slot is free that serves the task, and no called task counts on it: of those with its labels, and of all."""
+    groups = [group for group in model.groups if group.pool == task.pool.name]
+    free = sum(max(group.capacity - busy(model, group), 0) for group in groups)
+    labels = task.asked.labels
+    serving = sum(max(group.capacity - busy(model, group), 0) for group in groups if carries(group.labels, labels))
+    called = [other for other in model.tasks.values() if other.called and other.pool is task.pool]
+    return free > len(called) and serving > sum(other.asked.labels == labels for other in called)
 
 
 # --- queues
@@ -171,7 +174,7 @@ def has(model: "Model", name: str, units: int) -> bool:
 
 def earliest_start(model: "Model", task: NaiveTask) -> int | None:
     """When a parked task could start if nothing but time changed; None when time alone does not help."""
-    if free_slots(model, task.pool) <= 0 or not groups_with_room(model, task):
+    if not can_be_called(model, task):
         return None
     when = model.now
     for name, units in task.asked.resources:
@@ -209,7 +212,7 @@ def offer(model: "Model") -> bool:
     changed = False
     while True:
         for task in parked(model):
-            if fits(model, task) and free_slots(model, task.pool) > 0 and groups_with_room(model, task):
+            if fits(model, task) and can_be_called(model, task):
                 break
         else:
             return changed

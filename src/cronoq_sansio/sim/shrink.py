@@ -11,7 +11,7 @@ BUDGET = 400_000  #: items that all tries together may play: a few minutes
 
 
 def shrink(items: Sequence[T], fails: Callable[[Sequence[T]], bool], budget: int = BUDGET) -> list[T]:
-    """A part of `items` that still `fails`, with nothing left to leave out; `budget` bounds what all tries play."""
+    """A part of `items` that still `fails`, of which no single one can be left out; all tries play `budget` items."""
     kept = list(items)
     size = max(len(kept) // 2, 1)
     while budget > 0:

@@ -33,7 +33,7 @@ def submit(model: "Model", event: ev.TaskSubmitted, *, its_turn: bool = False) -
         refusal = make_room(model, spec, pool, may_wait=event.may_wait and not its_turn)
     if not isinstance(refusal, Refusal):
         model.note(operation, "admitted")
-        task = admit(model, spec)
+        task = admit(model, spec, parents_of(model, spec), {})
         if refusal is not None:
             model.end(refusal, TaskStatus.SHED)
         model.said.append(("submitted", event.request, task.id, False))
@@ -45,16 +45,31 @@ def submit(model: "Model", event: ev.TaskSubmitted, *, its_turn: bool = False) -
         model.said.append(("refused", event.request, refusal.code, ()))
 
 
-def admit(model: "Model", spec: TaskSpec) -> NaiveTask:
-    """Every check has passed: the task lives, or ends at once because a parent has ended the wrong way."""
+def parents_of(model: "Model", spec: TaskSpec) -> list[NaiveTask | NaiveEnded | None]:
+    """Whom the dependencies name, in their order; None = nobody yet. It is decided once, when the task is checked."""
+    return [find(model, dependency.ref) for dependency in (spec.scheduling or PLAIN).dependencies]
+
+
+def admit(
+    model: "Model",
+    spec: TaskSpec,
+    parents: Sequence[NaiveTask | NaiveEnded | None],
+    admitted: Mapping[str, NaiveTask],
+) -> NaiveTask:
+    """Every check has passed: the task lives, or ends at once because a parent has ended the wrong way.
+
+    `admitted`: earlier members of its batch by key. One that ended at once is among the news.
+    """
     pool = pool_of(model, spec)
     assert pool is not None
     policy = retry.resolve(spec.retry, pool.retry)
     task = NaiveTask(model.next_task, absolute(spec, model.wall()), pool, policy, model.now, model.wall())
     model.next_task += 1
     impossible = False
-    for dependency in task.asked.dependencies:
-        parent = find(model, dependency.ref)
+    for dependency, known in zip(task.asked.dependencies, parents, strict=True):
+        parent = known if known is not None else admitted.get(str(dependency.ref))
+        if isinstance(parent, NaiveTask) and parent.id not in model.tasks:
+            parent = next(ended for ended in model.news if ended.id == parent.id)
         if isinstance(parent, NaiveEnded):
             possible = met(dependency.condition, parent.status)
             model.note("edge", "met at once" if possible else "impossible at once")
@@ -116,11 +131,14 @@ def submit_batch(model: "Model", event: ev.BatchSubmitted) -> None:
     members = {index: (task_id, True) for index, task_id in outcome.items()}
     if members:
         model.note("batch", "with duplicates")
+    parents = [parents_of(model, spec) for spec in specs]
+    admitted: dict[str, NaiveTask] = {}
     while left:  # the first member whose parents in the batch are there
         keys = [specs[index].key for index in left]
         index = next(index for index in left if not parents_among(specs[index], keys))
         left.remove(index)
-        members[index] = (admit(model, specs[index]).id, False)
+        task = admitted[specs[index].key] = admit(model, specs[index], parents[index], admitted)
+        members[index] = (task.id, False)
     model.note("batch", "admitted")
     model.said.append(("batch", event.request, tuple(members[index] for index in range(len(specs)))))
 

@@ -177,7 +177,7 @@ class World:
             line
             for name in expected
             if expected[name] != found[name]
-            for line in (f"{name}:", f"  expected {expected[name]}", f"  found    {found[name]}")
+            for line in (f"{name}:", *_parts(expected[name], found[name]))
         ]
         if wrong:
             raise self._divergence("the engine looks different from the model", wrong)
@@ -264,6 +264,15 @@ class World:
     def _divergence(self, what: str, details: Sequence[str]) -> Divergence:
         cut = [f"… {len(self.lines) - SHOWN} lines before"] if len(self.lines) > SHOWN else []
         return Divergence(what, "\n".join([*cut, *self.lines[-SHOWN:], "", *details]))
+
+
+def _parts(expected: object, found: object) -> list[str]:
+    """What differs; of mappings only the entries that do."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        differ = [key for key in {**expected, **found} if expected.get(key) != found.get(key)]
+        expected = {key: expected[key] for key in differ if key in expected}
+        found = {key: found[key] for key in differ if key in found}
+    return [f"  expected {expected}", f"  found    {found}"]
 
 
 def _sides(expected: Sequence[Said], found: Sequence[Said]) -> list[str]:

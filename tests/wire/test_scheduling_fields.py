@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cronoq_sansio.clock import MAX_CLIENT_DURATION, SECOND
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_BATCH_EDGES
 from cronoq_sansio.service.messages import Submit, SubmitBatch
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import Condition, Dependency, Scheduling
@@ -237,3 +238,14 @@ def test_any_number_of_seconds_is_a_duration_or_refused(number: float) -> None:
             assert (asked.deadline_in if field == "deadline_in_s" else asked.duration_hint) == round(number * SECOND)
         else:
             assert found == Rejection(Code.INVALID, f"{field}: {number} is not {CENTURY}")
+
+
+def test_the_dependencies_of_a_batch_are_counted_before_they_are_looked_at():
+    limits = LimitSettings(max_deps=MAX_BATCH_EDGES)
+    half = [pb.Dep(target=pb.TaskRef(id=1))] * (MAX_BATCH_EDGES // 2)
+    tasks = [pb.TaskSpec(deps=half), pb.TaskSpec(deps=half), pb.TaskSpec(deps=half[:1])]
+    assert isinstance(decode_batch(pb.SubmitBatchRequest(tasks=tasks[:2]).SerializeToString(), limits), SubmitBatch)
+    found = decode_batch(pb.SubmitBatchRequest(tasks=tasks).SerializeToString(), limits)
+    assert isinstance(found, Rejection) and found.code is Code.INVALID
+    assert found.message == f"task[2].deps: the batch has more than {MAX_BATCH_EDGES} dependencies up to here; split it"
+    assert found.details == (("cronoq-batch-index", "2"),)

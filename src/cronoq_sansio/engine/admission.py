@@ -33,7 +33,7 @@ from cronoq_sansio.values import value
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
-FIELD = re.compile(r"(deps|resources|retry)[.[]")
+FIELD = re.compile(r"(deps|resources|retry)[.:[]")
 """How a message begins that is about one field of the task."""
 TOO_FAR = (
     f"deps: more than {MAX_CYCLE_WALK} dependencies would have to be followed to rule out a cycle through tasks that "

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MESSAGE_HEADROOM
 from cronoq_sansio.service.access import METHOD_ROLES
 from cronoq_sansio.service.messages import (
     BatchReply,
@@ -101,6 +101,12 @@ def decode_batch(data: bytes, limits: LimitSettings) -> SubmitBatch | Rejection:
     answered = (limits.max_message_bytes - MESSAGE_HEADROOM) // BATCH_ENTRY_BYTES
     if len(tasks) > answered:
         return invalid(f"tasks: {len(tasks)} members, the answer to more than {answered} is above max_message_bytes")
+    edges = 0
+    for index, task in enumerate(tasks):
+        edges += len(task.deps)
+        if edges > MAX_BATCH_EDGES:  # before any of them is looked at
+            text = f"deps: the batch has more than {MAX_BATCH_EDGES} dependencies up to here; split it"
+            return _of_member(invalid(text), index)
     specs: list[TaskSpec] = []
     for index, task in enumerate(tasks):
         spec = decode_spec(task, task.ByteSize(), limits)

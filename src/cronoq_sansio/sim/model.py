@@ -444,6 +444,9 @@ class Model:
         lease.labels = min(room, key=lambda group: rules.rank(self, group)).labels
         lease.held = False
         self.drop_groups()
+        self.said = [  # a step names the lease itself: all of it tells of the group that has it last
+            (*said[:4], lease.labels) if (said[0], said[-2]) == ("dispatched", lease.id) else said for said in self.said
+        ]
         self.say_dispatch(lease)
 
     def _lost(self, event: ev.LeasesLost) -> None:

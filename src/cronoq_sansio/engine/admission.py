@@ -113,7 +113,7 @@ def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOu
             text = f"deps: the batch has more than {MAX_BATCH_EDGES} dependencies up to here; split it"
             return _of_member(Rejection(Code.INVALID, text), index), 0
     order = _order(members)
-    if len(order) < len(members) or _may_close_a_circle(engine, members):
+    if len(order) < len(members) or _way_back(engine, members) != ([], True):
         cycle = _cycle(engine, members)
         if cycle is not None:
             return _of_member(cycle[1], fresh[cycle[0]]), 0
@@ -203,27 +203,24 @@ def _order(members: Sequence[Checked]) -> Sequence[int]:
 
 def _circle(engine: "Engine", checked: Checked) -> Rejection | None:
     """Why a single task is refused whose key others await: it waits for one of them."""
-    dependencies, key = engine.dependencies, checked.spec.key
-    assert checked.resolved is not None
-    targets = {parent.id for parent, _ in checked.resolved.unmet if isinstance(parent, Task)}
-    way, known = cycles.reach(dependencies.children_of(key), dependencies.children_of, targets, MAX_CYCLE_WALK)
+    way, known = _way_back(engine, [checked])
     if not known:
         return Rejection(Code.OVERLOADED, TOO_FAR)
     if not way:
         return None
     specs = [engine.tasks.live[node].spec for node in reversed(way)]
-    names = [key, *(spec.key or f"task {node}" for spec, node in zip(specs, reversed(way), strict=True))]
+    names = [checked.spec.key, *(spec.key or f"task {node}" for spec, node in zip(specs, reversed(way), strict=True))]
     return _cycle_text(checked, specs[0].key, way[-1], names)
 
 
-def _may_close_a_circle(engine: "Engine", members: Sequence[Checked]) -> bool:
-    """Whether a task that waits for a key of the batch is waited for by the batch, as far as can be seen quickly."""
+def _way_back(engine: "Engine", members: Sequence[Checked]) -> tuple[list[int], bool]:
+    """The way from a task that awaits the key of a member to one that a member waits for; see `cycles.reach`."""
     dependencies = engine.dependencies
     keys = [
         member.spec.key for member in members if member.resolved is not None and dependencies.awaited(member.spec.key)
     ]
     if not keys:
-        return False
+        return [], True
     targets = {
         parent.id
         for member in members
@@ -232,8 +229,7 @@ def _may_close_a_circle(engine: "Engine", members: Sequence[Checked]) -> bool:
         if isinstance(parent, Task)
     }
     starts = chain.from_iterable(dependencies.children_of(key) for key in keys)
-    way, known = cycles.reach(starts, dependencies.children_of, targets, MAX_CYCLE_WALK)
-    return bool(way) or not known
+    return cycles.reach(starts, dependencies.children_of, targets, MAX_CYCLE_WALK)
 
 
 def _cycle(engine: "Engine", members: Sequence[Checked]) -> tuple[int, Rejection] | None:

@@ -56,11 +56,6 @@ class Leases:
         """No worker has it any more; it may be released again."""
         lease.held = False
 
-    def end(self, lease: Lease) -> None:
-        """The lease is over."""
-        lease.held = lease.live = False
-        del self.live[lease.id]
-
     def pop_due(self, now: int) -> tuple[Lease, bool] | None:
         """A held lease whose time is up, and whether it was its timeout (True) or its expiry (False).
 

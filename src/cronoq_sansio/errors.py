@@ -42,6 +42,7 @@ class Code(Enum):
     UNKNOWN_POOL = "unknown_pool"
     UNKNOWN_RESOURCE = "unknown_resource"
     RESOURCE_EXCEEDS_CAPACITY = "resource_exceeds_capacity"
+    RESERVATION_CONFLICT = "reservation_conflict"
     CYCLE = "cycle"
     UNKNOWN_DEPENDENCY = "unknown_dependency"
     FULL = "full"
@@ -79,6 +80,12 @@ MAPPINGS: dict[Code, Mapping] = {
         400,
         "More units than the resource's permits or burst: the task could never run.",
         "Request fewer units.",
+    ),
+    Code.RESERVATION_CONFLICT: Mapping(
+        GrpcStatus.FAILED_PRECONDITION,
+        409,
+        "Fixed starts would reserve more of the pool's slots at that time than they may; the message names the time.",
+        "Pick another start, or raise `reservable_fraction` or `max` of the pool.",
     ),
     Code.CYCLE: Mapping(GrpcStatus.INVALID_ARGUMENT, 400, "The dependencies form a cycle.", "Fix the graph."),
     Code.UNKNOWN_DEPENDENCY: Mapping(

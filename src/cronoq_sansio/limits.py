@@ -17,6 +17,10 @@ MAX_MULTIPLIER = 1_000.0  #: spec; a larger factor reaches any maximum in one st
 PROTOCOL_VERSION = 3  #: of the worker protocol; older workers are refused (source page, "Protocol version")
 MESSAGE_HEADROOM = 1_024  #: a task or output must still fit once ids, names and framing are added around it
 
+MAX_SCHEDULE_NAME = 256  #: spec
+MAX_CRON = 256  #: spec; characters of a cron expression
+MAX_TIME_ZONE = 64  #: spec
+
 # --- credentials
 
 MIN_TOKEN = 16  #: characters; spec: what has fewer can be guessed
@@ -36,6 +40,10 @@ MAX_BATCH_EDGES = 20_000  #: dependencies of one batch, which is admitted in one
 EDGE_BYTES = 256  #: what a dependency takes in memory, at least; counts against `limits.max_payload_bytes`
 MAX_CYCLE_NAMES = 10  #: members of a cycle that the error names; the rest is counted
 MAX_WAITING_SUBMISSIONS = 65_536  #: callers that wait for room in the engine; each holds a specification
+MAX_HOLD = 300 * SECOND  #: engine.md section 7: a slot is held free for a fixed start for so long at most
+MAX_SCHEDULES = 65_536  #: recurring schedules; each is kept compiled, and all of them may be due in one second
+FIRE_UNITS = 20  #: what making one occurrence counts of MAX_UNITS: a search of the calendar and an admission, 0.1 ms
+MAX_COUNTED_FIRES = 64  #: fires that passed while nobody served and are counted one by one, 30 µs each
 MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number

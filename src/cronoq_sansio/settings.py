@@ -4,7 +4,7 @@ The keys, defaults and ranges are those of server.md section 1, as far as they a
 """
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.spec import RetryPolicy
+from cronoq_sansio.spec import RecurringSpec, RetryPolicy
 from cronoq_sansio.values import value
 
 DEFAULT_RETRY = RetryPolicy(3, 1 * SECOND, 2.0, 60 * SECOND, True)
@@ -95,7 +95,24 @@ class PoolSettings:
 
     name: str = "default"
     max: int = 10
-    """Caps the slots of one worker; the slots of all workers together are not bounded by it."""
+    """Bounds the target of the autoscaler, the reservations of fixed starts, and the slots of one worker; the slots of
+    all workers together are not bounded by it."""
+    min: int = 0
+    """The least that the autoscaler asks for; ≤ `max`."""
+    autoscale: bool = True
+    """Publish a target for the number of slots."""
+    target_utilization: float = 0.75
+    """Share of its slots that the autoscaler wants busy, in (0, 1]."""
+    drain_time: int = 30 * SECOND
+    """In how long it wants a backlog worked off; ≥ 1 ms."""
+    cooldown: int = 30 * SECOND
+    """Least time between two steps down."""
+    slo: tuple[int | None, int | None, int | None, int | None] = (None, None, None, None)
+    """Within how long tasks of a class are to be worked off, critical first; None = the class has no such aim."""
+    cost_per_worker_second: float = 0.0
+    """What a slot costs, in any currency."""
+    reservable_fraction: float = 0.5
+    """Share of `max` that fixed starts may reserve at a time, in (0, 1]; at least one slot."""
     lease_ttl: int = 30 * SECOND
     max_pending: int = 100_000
     retry: RetryPolicy = DEFAULT_RETRY
@@ -163,4 +180,6 @@ class Settings:
     outputs: OutputSettings = OutputSettings()
     pools: tuple[PoolSettings, ...] = (PoolSettings(),)
     resources: tuple[ResourceSettings, ...] = ()
+    recurring: tuple[RecurringSpec, ...] = ()
+    """Schedules of the file, each with `configured`; they win over stored ones of the same name."""
     auth: AuthSettings = AuthSettings()

@@ -1,7 +1,9 @@
 """What a task is: the specification that a caller submits, and the words for its life."""
 
+from dataclasses import replace
 from enum import IntEnum
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import EDGE_BYTES
 from cronoq_sansio.values import value
 
@@ -88,6 +90,21 @@ class Dependency:
     """A `Condition` number."""
 
 
+class MissPolicy(IntEnum):
+    """What becomes of a task that missed its fixed start (engine.md section 7), numbered as on the wire."""
+
+    RUN_LATE = 1
+    """It runs as soon as it can, before all work without a fixed start."""
+    SKIP = 2
+    """It ends as `MISSED`."""
+    FAIL = 3
+    """It ends as `FAILED`."""
+
+
+#: How late a fixed start may be when the task does not say it (engine.md section 7).
+DEFAULT_TOLERANCE = 1 * SECOND
+
+
 @value
 class Scheduling:
     """What a task asks of the scheduler beyond its pool and class.
@@ -108,6 +125,14 @@ class Scheduling:
     """Labels that a worker must carry; sorted by name."""
     tenant: str = ""
     """Whose task it is, for sharing by weights; empty is a tenant like others."""
+    start: int | None = None
+    """Fixed start, wall time; past ones are allowed. ≥ 0."""
+    start_in: int | None = None
+    """The same as nanoseconds after the arrival; at most one of the two. Absolute once the task is admitted."""
+    tolerance: int = DEFAULT_TOLERANCE
+    """How late a fixed start may be, in nanoseconds; ≥ 0. Nothing without one."""
+    on_miss: int = MissPolicy.RUN_LATE.value
+    """A `MissPolicy` number: what happens when it is later. Nothing without a fixed start."""
 
 
 @value
@@ -148,30 +173,46 @@ def weight(spec: TaskSpec) -> int:
     return spec.size if asked is None else spec.size + EDGE_BYTES * len(asked.dependencies)
 
 
-def with_deadline_at(spec: TaskSpec, arrival: int) -> TaskSpec:
-    """The specification with a relative deadline made absolute; `arrival` is wall time."""
+def with_times_at(spec: TaskSpec, arrival: int) -> TaskSpec:
+    """The specification with relative times made absolute; `arrival` is wall time."""
     asked = spec.scheduling
-    if asked is None or asked.deadline_in is None:
+    if asked is None or (asked.deadline_in is None and asked.start_in is None):
         return spec
-    absolute = Scheduling(
-        arrival + asked.deadline_in,
-        None,
-        asked.duration_hint,
-        asked.dependencies,
-        asked.resources,
-        asked.labels,
-        asked.tenant,
-    )
-    return TaskSpec(
-        spec.payload,
-        spec.content_type,
-        spec.kind,
-        spec.pool,
-        spec.priority,
-        spec.key,
-        spec.timeout,
-        spec.retry,
-        spec.tags,
-        spec.size,
-        absolute,
-    )
+    deadline = asked.deadline if asked.deadline_in is None else arrival + asked.deadline_in
+    start = asked.start if asked.start_in is None else arrival + asked.start_in
+    return replace(spec, scheduling=replace(asked, deadline=deadline, deadline_in=None, start=start, start_in=None))
+
+
+class Overlap(IntEnum):
+    """What a recurring schedule does while its previous run is still going (engine.md section 11); wire numbers."""
+
+    SKIP = 1
+    """The occurrence ends as `SKIPPED`."""
+    ALLOW = 2
+    """It runs beside the other one."""
+    QUEUE = 3
+    """It waits until the other one has ended."""
+    QUEUE_ON_SUCCESS = 4
+    """It waits, and runs only if the other one succeeded."""
+
+
+@value
+class RecurringSpec:
+    """A schedule: a task at every time that a cron expression names (engine.md section 11)."""
+
+    name: str
+    """Unique; 1 .. 256 bytes."""
+    cron: str
+    """Five fields, or six with seconds first."""
+    tz: str
+    """IANA zone; empty = UTC."""
+    template: TaskSpec
+    """Of every occurrence. Its key is a prefix, its `deadline_in` counts from the start; no other times, no edges."""
+    overlap: int = Overlap.SKIP.value
+    """An `Overlap` number."""
+    gap: str = "shift"
+    """What happens to a time that day-light saving skips: `shift` to the first valid instant after it, or `skip`."""
+    fold: str = "first"
+    """Which of two passes of a repeated time counts, unless every hour does: `first`, `last` or `both`."""
+    configured: bool = False
+    """It stands in the configuration file, which alone may change it."""

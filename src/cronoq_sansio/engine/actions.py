@@ -38,11 +38,23 @@ class CancelOutcome:
 
 
 @value
+class RecurringAdded:
+    """Outcome of adding or replacing a schedule."""
+
+
+@value
+class RecurringGone:
+    """Outcome of removing a schedule; False = there was none of that name."""
+
+    removed: bool
+
+
+@value
 class Answer:
     """The outcome of a `request` of an event."""
 
     request: object
-    outcome: Submitted | BatchOutcome | CancelOutcome | Rejection
+    outcome: Submitted | BatchOutcome | CancelOutcome | RecurringAdded | RecurringGone | Rejection
     after: int
 
 
@@ -64,6 +76,23 @@ class Abort:
     lease: "Lease"
     reason: str
     """`attempt timed out`, `lease expired`, `cancelled`, `shutdown`."""
+
+
+@value
+class OccurrenceDropped:
+    """Fires of a schedule did not happen, or not as asked. Nothing waits for it: it is for the log and for counters."""
+
+    name: str
+    reason: str
+    """A `recurring.DROPS` word."""
+    first: int
+    """Wall time of the fire, or of the first of several."""
+    last: int
+    count: int
+    """How many; with `more` at least so many."""
+    more: bool
+    detail: str
+    """For people: why, and what to do about it."""
 
 
 @value
@@ -93,7 +122,7 @@ class TaskMoved:
     after: int
 
 
-AtOnce = Abort
+AtOnce = Abort | OccurrenceDropped
 OnceDurable = Answer | Dispatch | TaskMoved | TaskEnded
 Action = AtOnce | OnceDurable
 

@@ -27,7 +27,7 @@ from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS
-from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_deadline_at
+from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_times_at
 from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
@@ -283,7 +283,7 @@ def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task]) -> 
     """Nothing can go wrong any more. `admitted`: earlier members of its batch."""
     task = Task(
         engine.tasks.issue(),
-        with_deadline_at(checked.spec, engine.wall()),
+        with_times_at(checked.spec, engine.wall()),
         checked.pool,
         checked.policy,
         engine.now,

@@ -5,7 +5,7 @@ is the set of the workers of one pool that registered with exactly the same labe
 """
 
 from cronoq_sansio.settings import ResourceSettings
-from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.spec import RecurringSpec, TaskSpec
 from cronoq_sansio.values import value
 
 Labels = tuple[tuple[str, str], ...]
@@ -44,6 +44,22 @@ class TaskCancelled:
     request: object
     task_id: int
     """A task that is not live any more gives `CancelOutcome(False)`."""
+
+
+@value
+class RecurringPut:
+    """A caller adds a schedule, or replaces the one of its name. Answered by `Answer(request, RecurringAdded | …)`."""
+
+    request: object
+    spec: RecurringSpec
+
+
+@value
+class RecurringRemoved:
+    """A caller removes a schedule; its tasks stay. Answered by `Answer(request, RecurringGone | Rejection)`."""
+
+    request: object
+    name: str
 
 
 @value
@@ -190,6 +206,8 @@ Event = (
     | SubmissionWithdrawn
     | BatchSubmitted
     | TaskCancelled
+    | RecurringPut
+    | RecurringRemoved
     | GroupCapacitySet
     | ResourceLimitSet
     | DispatchReturned

@@ -38,6 +38,10 @@ class PoolFigures:
     """Seconds from submission to first start."""
     wait_p90: float = 0.0
     wait_p99: float = 0.0
+    fixed_start_hit_rate: float = 1.0
+    """Of the fixed starts that were due: share that started within tolerance."""
+    schedule_efficiency: float = 0.0
+    """Run time of successful attempts, of offered slot-seconds."""
 
 
 @value

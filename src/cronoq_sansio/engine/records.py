@@ -8,7 +8,7 @@ only the last one matters.
 `TaskLoaded`, `TaskDamaged` and `FinishedLoaded` come back from a store at recovery.
 """
 
-from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.spec import RecurringSpec, TaskSpec
 from cronoq_sansio.values import value
 
 
@@ -90,7 +90,39 @@ class OutputStored:
     content_type: str
 
 
-Record = TaskInserted | EdgeResolved | TaskChanged | TaskFinished | OutputStored
+@value
+class RecurringStored:
+    """A schedule was added or replaced."""
+
+    spec: RecurringSpec
+    added: int
+    """Fires count from here on."""
+
+
+@value
+class RecurringFired:
+    """How far a stored schedule has come; replaces what was said before."""
+
+    name: str
+    through: int
+    """Every fire up to this moment has been dealt with."""
+    local: int
+    """Its time on the clock of the zone, as if that were UTC; -1 = `through` was no fire. With other rules for the zone
+    after a restart the same time may be another moment."""
+    last_task: int
+    """Id of the last task that was made; 0 = none."""
+
+
+@value
+class RecurringDeleted:
+    """A schedule is gone."""
+
+    name: str
+
+
+TaskRecord = TaskInserted | EdgeResolved | TaskChanged | TaskFinished | OutputStored
+RecurringRecord = RecurringStored | RecurringFired | RecurringDeleted
+Record = TaskRecord | RecurringRecord
 
 
 @value
@@ -120,4 +152,20 @@ class FinishedLoaded:
     finished: int
 
 
-LoadedRecord = TaskLoaded | TaskDamaged | FinishedLoaded
+@value
+class RecurringLoaded:
+    """A schedule from the store."""
+
+    stored: RecurringStored
+    fired: RecurringFired | None
+
+
+@value
+class RecurringDamaged:
+    """A schedule that the store cannot decode: it stays stored, and does nothing."""
+
+    name: str
+    reason: str
+
+
+LoadedRecord = TaskLoaded | TaskDamaged | FinishedLoaded | RecurringLoaded | RecurringDamaged

@@ -2,6 +2,7 @@
 
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.engine.figures import PoolFigures
+from cronoq_sansio.spec import RecurringSpec
 from cronoq_sansio.values import value
 
 
@@ -63,6 +64,14 @@ class PoolSnapshot:
     run_time_p50: int = 0
     """Of the last successful attempts, in nanoseconds (`durations.py`); 0 = nothing was learned yet."""
     run_time_p90: int = 0
+    held: int = 0
+    """Free slots that wait for a fixed start."""
+    desired: int = 0
+    """Slots that the autoscaler would like to have; 0 when it is off."""
+    reservations: int = 0
+    """Live tasks with a fixed start."""
+    cost: float = 0.0
+    """Slot-seconds offered since the term began, times `cost_per_worker_second`."""
 
 
 @value
@@ -74,3 +83,18 @@ class EngineSnapshot:
     running: int
     pending: int
     totals: dict[str, int]
+    schedules: int = 0
+    """Recurring schedules."""
+    occurrences_dropped: tuple[tuple[str, int], ...] = ()
+    """Fires that did not happen, by reason (`recurring.DROPS`), sorted."""
+
+
+@value
+class RecurringView:
+    """What is shown of a schedule."""
+
+    spec: RecurringSpec
+    next: int | None
+    """Wall time of the next start; None when there is none, or the configuration does not support it any more."""
+    last_task: int
+    """0 = none yet."""

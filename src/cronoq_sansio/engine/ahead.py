@@ -1,0 +1,89 @@
+"""What is due some time ahead of a start: slots are held, and occurrences are made, a *lead* before (engine.md section 7).
+
+The lead is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
+learns how long its tasks run. So two heaps: one by start − margin, which stands still, and one by start, to which the
+shared lead is applied when somebody looks. An entry is due when either says so, and no entry moves when the lead does.
+
+Invariant: an entry that was neither taken nor cancelled stands in both heaps.
+"""
+
+from heapq import heapify, heappop, heappush
+from typing import Generic, TypeVar
+
+P = TypeVar("P")
+
+
+class Entry(Generic[P]):
+    """One start. `payload` says whose; None once it was taken or cancelled."""
+
+    __slots__ = ("payload",)
+
+    def __init__(self, payload: P) -> None:
+        self.payload: P | None = payload
+
+
+class Ahead(Generic[P]):
+    """Entries of one pool. All times are wall time."""
+
+    __slots__ = ("_by_margin", "_by_start", "_number", "count")
+
+    #: Below this many entries that are over a rebuild costs more than it frees.
+    MIN_GARBAGE = 64
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Entries that are neither taken nor cancelled."""
+        self._number = 0
+        self._by_margin: list[tuple[int, int, Entry[P]]] = []
+        self._by_start: list[tuple[int, int, Entry[P]]] = []
+
+    def add(self, start: int, margin: int, payload: P) -> Entry[P]:
+        """Due at `start` − max(`margin`, lead), both ≥ 0; the result is for `cancel`."""
+        self._number += 1
+        self.count += 1
+        entry = Entry(payload)
+        heappush(self._by_margin, (start - margin, self._number, entry))
+        heappush(self._by_start, (start, self._number, entry))
+        return entry
+
+    def cancel(self, entry: Entry[P]) -> None:
+        """It is over. One that was taken or cancelled already is left alone."""
+        if entry.payload is not None:
+            self._drop(entry)
+
+    def next(self, lead: int) -> int | None:
+        """When the first entry is due; None without entries."""
+        margins, starts = _skip(self._by_margin), _skip(self._by_start)
+        return min(margins[0][0], starts[0][0] - lead) if margins else None
+
+    def pop_due(self, wall: int, lead: int) -> P | None:
+        """Take an entry that is due at `wall`; None when there is none. In no particular order."""
+        margins, starts = _skip(self._by_margin), _skip(self._by_start)
+        if not margins:
+            return None
+        entry = margins[0][2] if margins[0][0] <= wall else starts[0][2]
+        if margins[0][0] > wall and starts[0][0] - lead > wall:
+            return None
+        payload = entry.payload
+        self._drop(entry)
+        return payload
+
+    def _drop(self, entry: Entry[P]) -> None:
+        entry.payload = None
+        self.count -= 1
+        if len(self._by_margin) + len(self._by_start) > 4 * self.count + self.MIN_GARBAGE:
+            self._by_margin = _live(self._by_margin)
+            self._by_start = _live(self._by_start)
+
+
+def _skip(heap: list[tuple[int, int, Entry[P]]]) -> list[tuple[int, int, Entry[P]]]:
+    """The heap without the entries at its top that are over."""
+    while heap and heap[0][2].payload is None:
+        heappop(heap)
+    return heap
+
+
+def _live(heap: list[tuple[int, int, Entry[P]]]) -> list[tuple[int, int, Entry[P]]]:
+    live = [item for item in heap if item[2].payload is not None]
+    heapify(live)
+    return live

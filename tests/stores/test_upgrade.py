@@ -192,5 +192,5 @@ def test_a_file_that_was_migrated_is_refused_by_the_version_before(old, monkeypa
     old.with_store(lambda store, _first: loaded(store))
     for module in ("sqlite", "sqlite_schema"):
         monkeypatch.setattr(f"cronoq._stores.{module}.migrations", lambda: migrations()[:1])
-    with pytest.raises(Exception, match=r"newer version of cronoq-trio \(schema 2, this one knows 1\)"):
+    with pytest.raises(Exception, match=r"newer version of cronoq-trio \(schema 3, this one knows 1\)"):
         old.with_store(lambda store, _first: loaded(store))

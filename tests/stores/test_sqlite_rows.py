@@ -155,6 +155,7 @@ def test_no_query_scans_a_table(sqlite):
         "load_finished": (1, 1, 1),
         "nth_newest_finished": (1, 1),
         "load_edges": (1, 1),
+        "load_recurring": (1, 1),
         "load_parents": (1, 1, 1, 1),
         "any_edges": (),
         "resolve_edges": (1, 1, "k"),

@@ -105,7 +105,7 @@ def unblock(engine: "Engine", task: Task) -> None:
 
 
 def arrive(engine: "Engine", task: Task) -> None:
-    """Nothing but its fixed start, if it has one, keeps the task from its queue. Not stored: the start says the same."""
+    """Nothing but its fixed start, if it has one, keeps the task from its queue. Not stored: the start says it."""
     plan = task.plan
     if plan is None or not plan.fixed or plan.start <= engine.wall():
         make_ready(engine, task)

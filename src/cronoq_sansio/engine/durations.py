@@ -91,8 +91,9 @@ class Durations:
 
     def add(self, kind: str, duration: int, *, fixed: bool = False) -> None:
         """An attempt of that kind succeeded after so many nanoseconds; `fixed`: of a task with a fixed start."""
-        known = self._kinds.get(kind)
-        if known is None:
+        try:
+            known = self._kinds[kind]
+        except KeyError:
             known = self._learn(kind)
         known.fresh.append(duration)
         if not fixed:

@@ -302,4 +302,5 @@ class Pool:
         figures = self.figures.show(now, capacity)
         p50, p90 = (self.durations.quantile(percent) or 0 for percent in (50, 90))
         pending = (critical, high, normal, low)
-        return PoolSnapshot(self.name, capacity, busy, pending, tuple(groups), figures, p50, p90)
+        cost = self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second
+        return PoolSnapshot(self.name, capacity, busy, pending, tuple(groups), figures, p50, p90, cost=cost)

@@ -190,8 +190,11 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
     """The attempt returned an output."""
     task, now, step = lease.task, engine.now, engine.step
     pool, spec = task.pool, task.spec
-    pool.figures.succeeded += 1
-    pool.durations.add(spec.kind, now - engine.leases.excused - lease.started)
+    duration = now - engine.leases.excused - lease.started
+    figures = pool.figures
+    figures.succeeded += 1
+    figures.worked += duration
+    pool.durations.add(spec.kind, duration)
     writes = step.writes
     writes.append(OutputStored(task.id, output, content_type))
     if task.plan is not None or task.id in engine.dependencies.parents:

@@ -16,6 +16,7 @@ from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged
 from cronoq_sansio.outbox import Outbox, StepsDurable
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.spec import RetryOverride, Scheduling, TaskSpec, TaskStatus, tenant_of
@@ -119,6 +120,8 @@ class Harness:
         """Of the last step, and its number."""
         self.number = 0
         self.finished = False
+        self.drops: list[Any] = []
+        """Fires that were logged as dropped."""
         self.log: list[Any] | None = None
         """Set it to a list to get every step in words that can be compared."""
 
@@ -306,6 +309,8 @@ class Harness:
             self._check_event(action)
         elif isinstance(action, m.StopFinished):
             self.finished = True
+        elif isinstance(action, LogDrop):
+            self.drops.append(action.drop)
         else:
             self._check_worker(action, self.peers[action.stream])
 

@@ -12,7 +12,16 @@ from typing import Any
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    EdgeResolved,
+    OutputStored,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringStored,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.outbox import Outbox, StepsDurable
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
@@ -106,6 +115,7 @@ class Harness:
         self.waiting: list[tuple[int, list[Any]]] = []
         """Writes of steps that are not committed."""
         self.rows: dict[int, Row] = {}
+        self.schedules: dict[str, RecurringStored] = {}
         self.answers: dict[m.Call, Any] = {}
         self.queries: dict[int, m.StoreQuery] = {}
         self.store_scan = 10_000
@@ -269,6 +279,12 @@ class Harness:
                 self.rows[record.task_id].output = record
             elif isinstance(record, EdgeResolved):
                 assert not isinstance(self.rows[record.task_id].state, TaskFinished), "an edge of a task that has ended"
+            elif isinstance(record, RecurringStored):
+                self.schedules[record.spec.name] = record
+            elif isinstance(record, RecurringFired):
+                assert record.name in self.schedules, "progress of a schedule that is not stored"
+            elif isinstance(record, RecurringDeleted):
+                del self.schedules[record.name]
             else:
                 self.rows[record.task_id].state = record
 

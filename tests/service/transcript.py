@@ -481,7 +481,8 @@ def _show_worker(worker: m.WorkerInfo) -> str:
 def _show_snapshot(reply: m.SnapshotReply) -> str:
     engine = reply.engine
     pools = "; ".join(
-        f"{pool.name} {pool.busy}/{pool.capacity} busy, {sum(pool.pending_by_class)} pending, "
+        f"{pool.name} {pool.busy}/{pool.capacity} busy, {f'{pool.held} held, ' if pool.held else ''}"
+        f"{sum(pool.pending_by_class)} pending, "
         f"{reply.workers_by_pool.get(pool.name, 0)} workers"
         for pool in engine.pools
     )

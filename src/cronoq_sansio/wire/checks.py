@@ -20,6 +20,11 @@ def invalid(message: str) -> Rejection:
     return Rejection(Code.INVALID, message)
 
 
+def undecodable(name: str) -> Rejection:
+    """Bytes that are no message `name`."""
+    return invalid(f"the message is not a valid cronoq.v1.{name} (damaged, or text that is not UTF-8)")
+
+
 def check_text(field: str, value: str, limit: int) -> Rejection | None:
     """At most `limit` bytes, no NUL."""
     if not value:

@@ -114,7 +114,7 @@ REFUSED = {
     "a label twice": (["--label", "a=1", "--label", "a=2"], "--label: 'a' is given twice"),
     "after an empty key": (["--after", ""], "--after: a key cannot be empty"),
     "after a failed empty key": (["--after-failure", ""], "--after-failure: a key cannot be empty"),
-    "after a key that is not UTF-8": (["--after-complete", "\udcff"], "--after-complete: a key that is not UTF-8"),
+    "after what is not UTF-8 cannot be sent": (["--after-complete", "\udcff"], "--after-complete: a key that is not UTF-8"),
     "keys of nothing": (["--after-keys"], "--after-keys is of use only with --after"),
     "a tenant that is not UTF-8": (["--tenant", "\udcff"], "tenant: "),
 }

@@ -1,7 +1,7 @@
 """Checks of single values against the fixed and the configured limits (server.md section 1, `[limits]`).
 
-Requests are held to them, and so is what the configuration file says of tasks. Each returns a `Rejection` that names the
-field and what is allowed, or None when the value is fine. Lengths count bytes of UTF-8.
+Requests are held to them, and so is what the configuration file says of tasks. Each returns a `Rejection` that names
+the field and what is allowed, or None when the value is fine. Lengths count bytes of UTF-8.
 """
 
 import re

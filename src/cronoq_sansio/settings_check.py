@@ -131,7 +131,7 @@ def _retry(values: Mapping[str, Any]) -> RetryPolicy:
 def _retry_override(values: Mapping[str, Any]) -> RetryOverride | None:
     """A table that says nothing is as good as none."""
     unset = dict.fromkeys(("max_attempts", "initial_backoff", "multiplier", "max_backoff", "jitter"))
-    return RetryOverride(**(unset | values)) if values else None
+    return RetryOverride(**{**unset, **values}) if values else None
 
 
 def _by_class(found: ClassBounds | ClassAims) -> tuple[int | None, ...]:

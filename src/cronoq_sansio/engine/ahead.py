@@ -1,6 +1,6 @@
-"""What is due some time ahead of a start: slots are held, and occurrences are made, a *lead* before (engine.md section 7).
+"""What is due some time ahead of a start: slots are held, and occurrences are made (engine.md section 7).
 
-The lead is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
+The *lead* is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
 learns how long its tasks run. So two heaps: one by start − margin, which stands still, and one by start, to which the
 shared lead is applied when somebody looks. An entry is due when either says so, and no entry moves when the lead does.
 
@@ -8,7 +8,12 @@ Invariant: an entry that was neither taken nor cancelled stands in both heaps.
 """
 
 from heapq import heapify, heappop, heappush
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cronoq_sansio.engine.timers import Timer, TimerHeap
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.dispatch import Pool
 
 P = TypeVar("P")
 
@@ -87,3 +92,70 @@ def _live(heap: list[tuple[int, int, Entry[P]]]) -> list[tuple[int, int, Entry[P
     live = [item for item in heap if item[2].payload is not None]
     heapify(live)
     return live
+
+
+class Leads(Generic[P]):
+    """Such entries of all pools. A pool is looked at when its first entry is due, or when its lead may have changed.
+
+    Invariant: a pool with entries has one timer, for the first of them, with the lead as of the last look.
+    """
+
+    __slots__ = ("_pools", "_timers")
+
+    def __init__(self) -> None:
+        self._pools: dict[Pool, tuple[Ahead[P], Timer[Pool], int]] = {}
+        """Of each pool with entries: them, its timer, and when that is due."""
+        self._timers: TimerHeap[Pool] = TimerHeap()
+
+    def __len__(self) -> int:
+        """Entries of all pools."""
+        return sum(entries.count for entries, _, _ in self._pools.values())
+
+    def add(self, pool: "Pool", start: int, margin: int, payload: P) -> Entry[P]:
+        """Due at `start` − max(`margin`, lead of the pool); the result is for `cancel`."""
+        known = self._pools.get(pool)
+        if known is not None:
+            entry = known[0].add(start, margin, payload)
+            self.look(pool)
+            return entry
+        entries: Ahead[P] = Ahead()
+        entry = entries.add(start, margin, payload)
+        self._set(pool, entries)
+        return entry
+
+    def cancel(self, pool: "Pool", entry: Entry[P]) -> None:
+        """It is over. One that was taken or cancelled already is left alone."""
+        known = self._pools.get(pool)
+        if known is not None:
+            known[0].cancel(entry)
+            self.look(pool)
+
+    def look(self, pool: "Pool") -> None:
+        """The lead of the pool may be another; pools without entries are left alone."""
+        known = self._pools.get(pool)
+        if known is None:
+            return
+        entries, timer, due = known
+        if entries.next(pool.lead()) != due:
+            self._timers.cancel(timer)
+            del self._pools[pool]
+            self._set(pool, entries)
+
+    def next(self) -> int | None:
+        """When the first entry is due, wall time; None without entries."""
+        return self._timers.next()
+
+    def pop_due(self, wall: int) -> P | None:
+        """Take an entry that is due at `wall`; None when there is none. In no particular order."""
+        while (pool := self._timers.pop_due(wall)) is not None:
+            entries = self._pools.pop(pool)[0]
+            payload = entries.pop_due(wall, pool.lead())
+            self._set(pool, entries)
+            if payload is not None:
+                return payload
+        return None
+
+    def _set(self, pool: "Pool", entries: Ahead[P]) -> None:
+        due = entries.next(pool.lead())
+        if due is not None:
+            self._pools[pool] = entries, self._timers.add(due, pool), due

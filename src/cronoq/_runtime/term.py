@@ -22,12 +22,13 @@ from cronoq._runtime.driver import Driver
 from cronoq._runtime.faults import TermEnded, describe
 from cronoq._runtime.lobby import Lobby
 from cronoq._runtime.performer import Performer
-from cronoq._runtime.recovery_log import tell_hopeless
+from cronoq._runtime.recovery_log import tell_hopeless, tell_schedules
 from cronoq._stores.base import Claim, Store, StoreError, StoreHeld, StoreUnavailable
 from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.engine.engine import Engine
+from cronoq_sansio.engine.records import RecurringDeleted
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service.messages import StopRequested
 from cronoq_sansio.service.service import Service
@@ -109,6 +110,9 @@ class Terms:
         engine = await self._recover(claim, drift.told)
         now = clock.now()
         step = engine.begin(now)
+        recurring = engine.recurring
+        removed = [record.name for record in step.writes if type(record) is RecurringDeleted]
+        tell_schedules(len(recurring), recurring.unarmed, recurring.notes, removed)
         self.service = service = Service(engine, settings, now, volatile=store.volatile)
         stopped = trio.Event()
         performer = Performer(self._lobby, stopped.set)

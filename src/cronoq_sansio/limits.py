@@ -45,6 +45,7 @@ MAX_HOLD = 300 * SECOND  #: engine.md section 7: a slot is held free for a fixed
 MAX_SCHEDULES = 65_536  #: recurring schedules; each is kept compiled, and all of them may be due in one second
 FIRE_UNITS = 20  #: what making one occurrence counts of MAX_UNITS: a search of the calendar and an admission, 0.1 ms
 MAX_COUNTED_FIRES = 64  #: fires that passed while nobody served and are counted one by one, 30 µs each
+MAX_UNARMED_NAMES = 100  #: schedules that recovery does not arm and that the log names; the rest is a number
 MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number

@@ -109,7 +109,12 @@ def arrive(engine: "Engine", task: Task) -> None:
     plan = task.plan
     if plan is None or not plan.fixed or plan.start <= engine.wall():
         make_ready(engine, task)
-        return
+    else:
+        schedule(engine, task)
+
+
+def schedule(engine: "Engine", task: Task) -> None:
+    """The task waits for its fixed start; when that has passed already, until timers have fired."""
     _move(task, SCHEDULED)
     engine.starts.schedule(task)
     if engine.watched:
@@ -118,7 +123,12 @@ def arrive(engine: "Engine", task: Task) -> None:
 
 def start_is_due(engine: "Engine", task: Task) -> None:
     """The fixed start of a SCHEDULED task has come."""
-    make_ready(engine, task)
+    assert task.plan is not None
+    over = engine.recurring.overlapping(engine, task) if task.plan.schedule else ""
+    if over:
+        skip(engine, task, over)
+    else:
+        make_ready(engine, task)
 
 
 def make_ready(engine: "Engine", task: Task) -> None:
@@ -332,7 +342,11 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
 
 
 def skip(engine: "Engine", task: Task, message: str) -> None:
-    """End a BLOCKED task that cannot run any more: an edge is impossible, or an awaited key did not appear."""
+    """End a task that is not to run any more.
+
+    A BLOCKED one: an edge is impossible, or an awaited key did not appear. A SCHEDULED one: the occurrence of its
+    schedule before it is still going.
+    """
     _end(engine, task, SKIPPED, message)
 
 
@@ -340,6 +354,8 @@ def miss(engine: "Engine", task: Task, message: str) -> None:
     """End a waiting task whose fixed start was missed, as its policy says."""
     assert task.plan is not None
     task.pool.figures.fixed_starts += 1
+    if task.plan.schedule:
+        engine.recurring.missed(engine, task, message)
     _end(engine, task, MISSED if task.plan.on_miss == MissPolicy.SKIP else FAILED, message)
 
 
@@ -400,6 +416,8 @@ def _end(
         if plan.hold is not None:
             engine.starts.drop_hold(engine, task)
         engine.starts.ended(task)
+        if plan.schedule:
+            engine.recurring.ended(task)
     task.message = message or ("" if status == SUCCEEDED else ENDS[status])
     task.finished = engine.now + engine.wall_offset
     task.stored = engine.number

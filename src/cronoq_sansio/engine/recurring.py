@@ -56,9 +56,11 @@ REFUSALS = {Code.RESERVATION_CONFLICT: CONFLICT, Code.OVERLOADED: OVERLOAD, Code
 class Recurring:
     """All schedules of a term, and the live tasks that they have made."""
 
-    __slots__ = ("_ahead", "_damaged", "_schedules", "_waiting", "dropped", "live", "notes", "template_bytes", "unarmed")
+    __slots__ = ("_ahead", "_damaged", "_schedules", "_waiting", "armed", "dropped", "live", "notes", "template_bytes", "unarmed")
 
     def __init__(self) -> None:
+        self.armed = 0
+        """Schedules that may have a next fire."""
         self.live = Occurrences()
         self.dropped = dict.fromkeys(DROPS, 0)
         """Fires that did not happen, or not as asked, since the term began, by reason."""
@@ -101,13 +103,13 @@ class Recurring:
             schedule.last_task = known.last_task
             if known.timing() == schedule.timing():
                 schedule.added, schedule.through, schedule.local = known.added, known.through, known.local
-        schedule.arm(cron, pool, schedule.through)
+        schedule.set_out(cron, pool, schedule.through)
         if schedule.next is None:
             return Rejection(Code.INVALID, f"cron: {spec.cron!r} names no time that is still to come")
         replaces = known is not None or name in self._damaged
         self._drop_known(engine, name)
         self._keep(engine, schedule)
-        self._place(schedule)
+        self._arm(schedule)
         writes = engine.step.writes
         writes.append(RecurringStored(spec, schedule.added))
         if replaces:
@@ -132,12 +134,22 @@ class Recurring:
         self._schedules[schedule.spec.name] = schedule
         self._count(engine, schedule.spec.template.size)
 
+    def _arm(self, schedule: Schedule) -> None:
+        """It has its place in time from now on."""
+        assert schedule.pool is not None
+        self.armed += 1
+        schedule.pool.schedules += 1
+        self._place(schedule)
+
     def _drop_known(self, engine: "Engine", name: str) -> None:
         self._damaged.pop(name, None)
         known = self._schedules.pop(name, None)
         if known is None:
             return
         self._count(engine, -known.spec.template.size)
+        if known.pool is not None:
+            self.armed -= 1
+            known.pool.schedules -= 1
         if known.entry is not None and known.pool is not None:
             self._ahead.cancel(known.pool, known.entry)
         if known.timer is not None:
@@ -341,8 +353,8 @@ class Recurring:
         cron, pool = checked
         # The rules of the zone may be others than they were: what was dealt with is the time on its clock.
         through = schedule.through
-        schedule.arm(cron, pool, through if schedule.local < 0 else max(through, cron.resolve(schedule.local)))
-        self._place(schedule)
+        schedule.set_out(cron, pool, through if schedule.local < 0 else max(through, cron.resolve(schedule.local)))
+        self._arm(schedule)
 
     def _note(self, name: str, reason: str) -> None:
         self.unarmed += 1
@@ -377,6 +389,11 @@ class Recurring:
             assert schedule.next is None or schedule.next.at > schedule.through, f"{schedule} fires again"
             assert schedule.next is None or not schedule.unarmed, f"{schedule} is not armed but fires"
             assert schedule.spec.name not in self._damaged, f"{schedule} is there and damaged"
+        armed = [schedule for schedule in schedules if schedule.pool is not None]
+        assert self.armed == len(armed), "armed schedules are miscounted"
+        for pool in engine.pools.values():
+            mine = sum(schedule.pool is pool for schedule in armed)
+            assert pool.schedules == mine, f"pool {pool.name}: its schedules are miscounted"
         assert len(self._ahead) == sum(schedule.entry is not None for schedule in schedules), "schedules ahead"
         assert len(self._waiting) == sum(schedule.timer is not None for schedule in schedules), "waiting schedules"
         made = [task for task in engine.tasks.live.values() if task.plan is not None and task.plan.schedule]

@@ -60,7 +60,7 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<Schedule {self.spec.name!r}>"
 
-    def arm(self, cron: Cron, pool: Pool, after: int) -> None:
+    def set_out(self, cron: Cron, pool: Pool, after: int) -> None:
         """Its next fire is the first one after that moment."""
         self.cron, self.pool, self.next, self.unarmed = cron, pool, cron.next(after), ""
 

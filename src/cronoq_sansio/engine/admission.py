@@ -346,9 +346,7 @@ def _positions(members: Sequence[Checked]) -> dict[str, int]:
 # --- admission
 
 
-def _admit(
-    engine: "Engine", checked: Checked, admitted: Mapping[str, Task], booking: Booking | None
-) -> Task:
+def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task], booking: Booking | None) -> Task:
     """Nothing can go wrong any more. `admitted`: earlier members of its batch. `booking`: what it has reserved."""
     task = Task(
         engine.tasks.issue(),

@@ -56,7 +56,18 @@ REFUSALS = {Code.RESERVATION_CONFLICT: CONFLICT, Code.OVERLOADED: OVERLOAD, Code
 class Recurring:
     """All schedules of a term, and the live tasks that they have made."""
 
-    __slots__ = ("_ahead", "_damaged", "_schedules", "_waiting", "armed", "dropped", "live", "notes", "template_bytes", "unarmed")
+    __slots__ = (
+        "_ahead",
+        "_damaged",
+        "_schedules",
+        "_waiting",
+        "armed",
+        "dropped",
+        "live",
+        "notes",
+        "template_bytes",
+        "unarmed",
+    )
 
     def __init__(self) -> None:
         self.armed = 0
@@ -161,7 +172,9 @@ class Recurring:
 
     def _room(self, engine: "Engine", spec: RecurringSpec, known: Schedule | None) -> Rejection | None:
         if known is None and spec.name not in self._damaged and len(self) >= MAX_SCHEDULES:
-            return Rejection(Code.OVERLOADED, f"there are {len(self)} schedules already, which is the most; remove some")
+            return Rejection(
+                Code.OVERLOADED, f"there are {len(self)} schedules already, which is the most; remove some"
+            )
         size, budget = spec.template.size, engine.limits.max_payload_bytes
         held = engine.tasks.payload_bytes - (0 if known is None else known.spec.template.size)
         if held + size <= budget:
@@ -306,7 +319,16 @@ class Recurring:
         return f"an earlier occurrence, task {before}, is still going (overlap = skip)" if before else ""
 
     def _drop(
-        self, engine: "Engine", name: str, reason: str, first: int, last: int, detail: str, count: int = 1, *, more: bool = False
+        self,
+        engine: "Engine",
+        name: str,
+        reason: str,
+        first: int,
+        last: int,
+        detail: str,
+        count: int = 1,
+        *,
+        more: bool = False,
     ) -> None:
         self.dropped[reason] += count
         engine.step.at_once.append(OccurrenceDropped(name, reason, first, last, count, more, detail))

@@ -130,6 +130,7 @@ def check(engine: "Engine", spec: RecurringSpec, *, again: bool = False) -> Reje
 
 
 def in_file(name: str) -> Rejection:
+    """Why a caller may not change a configured schedule."""
     text = f"name: schedule {name!r} stands in the configuration file of the server, which alone may change it"
     return Rejection(Code.FAILED_PRECONDITION, text)
 

@@ -131,7 +131,7 @@ class Pool:
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
         self.apart_by_class = [0] * len(BASE)
-        """Of these, tasks that slots would not help now: they wait for others, for their time, or have a fixed start."""
+        """Of these, tasks that slots would not help: they wait for others, for their time, or have a fixed start."""
         self.arrivals = 0
         """Tasks without a fixed start that were submitted; whoever counts them by time takes the difference."""
         self.victims = for_pool(settings.overflow, live, self.pending_by_class)
@@ -369,4 +369,5 @@ class Pool:
             p90,
             self.groups.held,
             reservations=0 if self.starts is None else len(self.starts.calendar),
+            cost=self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second,
         )

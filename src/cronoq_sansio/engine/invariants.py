@@ -112,15 +112,13 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     parked = [task.id for task in pending if task.plan is not None and task.plan.claim is not None]
     ready = sorted(task.id for task in pending if task.status == TaskStatus.READY)
     armed = [task.id for task in pool.starts.armed.tasks()] if pool.starts is not None else []
-    assert sorted(queued + parked + armed) == ready, (
-        f"pool {name}: not each READY task stands in one queue or is parked"
-    )
+    stands = sorted(queued + parked + armed)
+    assert stands == ready, f"pool {name}: not each READY task stands in one queue or is parked"
     _check_lanes(pool)
     _check_demands(pool, [task for task in engine.tasks.live.values() if task.pool is pool])
     if pool.victims is not None:
-        pool.victims.check_invariants(
-            [task for task in pending if task.status == TaskStatus.READY and not _fixed(task)]
-        )
+        ready_tasks = [task for task in pending if task.status == TaskStatus.READY]
+        pool.victims.check_invariants([task for task in ready_tasks if not _fixed(task)])
     groups = pool.groups
     busy = Counter(lease.group for lease in engine.leases.live.values() if lease.task.pool is pool)
     for labels, group in groups.by_labels.items():
@@ -130,9 +128,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert groups.capacity == sum(group.capacity for group in groups.by_labels.values()), f"pool {name}: capacity"
     assert groups.filled == sum(group.filled for group in groups.by_labels.values()), f"pool {name}: filled"
     for labels, group in groups.by_labels.items():
-        assert not group.holders or group.filled <= group.capacity, (
-            f"pool {name}, group {labels}: holds beyond its slots"
-        )
+        covered = not group.holders or group.filled <= group.capacity
+        assert covered, f"pool {name}, group {labels}: more slots are held than it has"
     free = sum(max(group.capacity - group.filled, 0) for group in groups.by_labels.values())
     assert pool.free_slots() == free, f"pool {name}: free slots are miscounted"
     assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"

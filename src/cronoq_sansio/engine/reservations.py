@@ -1,4 +1,4 @@
-"""Fixed starts: reservations, slots held ahead of time, and what happens to those that are missed (engine.md section 7).
+"""Fixed starts: reservations, slots held ahead of time, and what becomes of missed ones (engine.md section 7).
 
 Rules. A task with a fixed start reserves ``[start − tolerance, start + estimate + tolerance)`` in the calendar of its
 pool from its admission to its end; it is refused when that would put more reservations side by side than the pool

@@ -99,8 +99,6 @@ def submit_occurrence(engine: "Engine", spec: TaskSpec, over: str) -> Task | Rej
     checked = _check(engine, spec, ())
     if isinstance(checked, Rejection):
         return checked
-    if over:
-        checked = Checked(spec, checked.pool, checked.policy, Resolved((), over))
     cycle = _circle(engine, checked) if checked.resolved and engine.dependencies.awaited(spec.key) else None
     if cycle is not None:
         return cycle
@@ -112,6 +110,8 @@ def submit_occurrence(engine: "Engine", spec: TaskSpec, over: str) -> Task | Rej
         if booking is not None:
             reservations.unbook(checked.pool, booking)
         return room
+    if over:
+        checked = Checked(spec, checked.pool, checked.policy, Resolved((), over))
     task = _admit(engine, checked, NOBODY, booking)
     if room is not None:
         overload.shed(engine, room, spec)

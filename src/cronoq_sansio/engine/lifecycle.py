@@ -107,8 +107,10 @@ def unblock(engine: "Engine", task: Task) -> None:
 def arrive(engine: "Engine", task: Task) -> None:
     """Nothing but its fixed start, if it has one, keeps the task from its queue. Not stored: the start says it."""
     plan = task.plan
-    if plan is None or not plan.fixed or plan.start <= engine.wall():
+    if plan is None or not plan.fixed:
         make_ready(engine, task)
+    elif plan.start <= engine.wall():
+        start_is_due(engine, task)
     else:
         schedule(engine, task)
 
@@ -122,9 +124,9 @@ def schedule(engine: "Engine", task: Task) -> None:
 
 
 def start_is_due(engine: "Engine", task: Task) -> None:
-    """The fixed start of a SCHEDULED task has come."""
+    """The fixed start of a task has come that nothing else keeps: it is READY, unless it overlaps with an occurrence."""
     assert task.plan is not None
-    over = engine.recurring.overlapping(engine, task) if task.plan.schedule else ""
+    over = engine.recurring.overlapping(engine, task) if task.plan.schedule and not task.attempt else ""
     if over:
         skip(engine, task, over)
     else:

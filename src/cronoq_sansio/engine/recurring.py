@@ -263,18 +263,18 @@ class Recurring:
             schedule.last_task = existing
             return
         key = occurrences.key_of(spec.template.key, start)
-        if key and engine.tasks.by_key(key, engine.now) is not None:
-            detail = f"the key {key!r} belongs to another task; this one runs without a key"
-            self._drop(engine, name, FOREIGN_KEY, start, start, detail)
-            key = ""
+        foreign = bool(key) and engine.tasks.by_key(key, engine.now) is not None
         over = self._overlap(name, start) if start <= wall else ""
-        built = occurrences.build(spec, start, key, self.live.before(name, start))
+        built = occurrences.build(spec, start, "" if foreign else key, self.live.before(name, start))
         outcome = admission.submit_occurrence(engine, built, over)
         if isinstance(outcome, Rejection):
             reason = REFUSALS.get(outcome.code, INVALID)
             self._drop(engine, name, reason, start, start, outcome.message)
             return
         schedule.last_task = outcome.id
+        if foreign:
+            detail = f"the key {key!r} belongs to another task; this one has no key"
+            self._drop(engine, name, FOREIGN_KEY, start, start, detail)
         if over:
             self._drop(engine, name, OVERLAP, start, start, over)
         if outcome.status < TaskStatus.SUCCEEDED:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cronoq_sansio import limits as fixed
+from cronoq_sansio.checks import invalid
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.access import Principal, allows
 from cronoq_sansio.service.messages import (
@@ -28,7 +29,6 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2, status
-from cronoq_sansio.wire.checks import invalid
 from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX_SIZE, MessageReader

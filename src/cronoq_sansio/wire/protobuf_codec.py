@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
+from cronoq_sansio.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MESSAGE_HEADROOM
@@ -40,7 +41,6 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
     decode_list_recurring,

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from google.protobuf.message import DecodeError
 
+from cronoq_sansio.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.engine.snapshot import RecurringView
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_CRON, MAX_SCHEDULE_NAME, MAX_TIME_ZONE
@@ -24,7 +25,6 @@ from cronoq_sansio.service.messages_recurring import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_TOLERANCE, MissPolicy, Overlap, RecurringSpec, Scheduling, TaskSpec
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 OCCURRENCE_SUFFIX = len("@2000-01-01T00:00:00Z")

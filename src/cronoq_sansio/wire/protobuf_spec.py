@@ -10,10 +10,22 @@ Invariant: a field of the contract is read or refused, never ignored.
 
 from collections.abc import Sequence
 
+from cronoq_sansio.checks import (
+    check_key,
+    check_labels,
+    check_resources,
+    check_tags,
+    check_text,
+    duration,
+    invalid,
+    unix_time,
+)
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_RESOURCE_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import (
+    DEFAULT_KIND,
+    DEFAULT_POOL,
     DEFAULT_TOLERANCE,
     Condition,
     Dependency,
@@ -24,20 +36,7 @@ from cronoq_sansio.spec import (
     TaskSpec,
 )
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import (
-    check_key,
-    check_labels,
-    check_pairs,
-    check_text,
-    duration,
-    invalid,
-    unix_time,
-)
 from cronoq_sansio.wire.framing import too_large
-
-DEFAULT_POOL = "default"
-DEFAULT_KIND = "default"
-RESERVED_TAGS = "cronoq."
 
 _ON_SUCCESS = int(Condition.ON_SUCCESS)
 _LAST_CONDITION = int(max(Condition))
@@ -60,7 +59,7 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         or check_text("kind", kind, limits.max_kind_len)
         or check_text("pool", pool, MAX_POOL_NAME)
         or check_key("key", key, limits.max_key_len)
-        or (_check_tags(pairs, limits) if pairs else None)
+        or (check_tags(pairs, limits) if pairs else None)
     )
     if fault is not None:
         return fault
@@ -113,13 +112,6 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
 def unknown_policy(on_miss: int) -> Rejection:
     """A number that no miss policy has."""
     return invalid(f"on_miss: {on_miss} is not a number of the enumeration MissPolicy")
-
-
-def _check_tags(pairs: tuple[tuple[str, str], ...], limits: LimitSettings) -> Rejection | None:
-    for name, _ in pairs:
-        if name.startswith(RESERVED_TAGS):
-            return invalid(f"tags: names that begin with {RESERVED_TAGS!r} are reserved")
-    return check_pairs("tags", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
 
 
 def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:
@@ -179,7 +171,7 @@ def _scheduling(task: pb.TaskSpec, limits: LimitSettings) -> Scheduling | Reject
     resources = tuple(sorted(task.resources.items()))
     labels = tuple(sorted(task.labels.items()))
     fault = (
-        (_check_resources(resources, limits) if resources else None)
+        (check_resources(resources, limits) if resources else None)
         or check_labels(labels, limits)
         or check_text("tenant", task.tenant, limits.max_key_len)
     )
@@ -228,19 +220,3 @@ def _dependencies(deps: Sequence[pb.Dep], limits: LimitSettings) -> tuple[Depend
                 return fault
         found.append(Dependency(target, condition or _ON_SUCCESS))
     return tuple(found)
-
-
-def _check_resources(resources: tuple[tuple[str, int], ...], limits: LimitSettings) -> Rejection | None:
-    """Sorted by name, so an empty one comes first."""
-    count, most = len(resources), limits.max_resources
-    if count > most:
-        return invalid(f"resources: {count} entries, at most {most} are allowed (limits.max_resources)")
-    if not resources[0][0]:
-        return invalid("resources: a name is empty")
-    for name, units in resources:
-        fault = check_text("resources: a name", name, MAX_RESOURCE_NAME)
-        if fault is not None:
-            return fault
-        if not units:
-            return invalid(f"resources[{name!r}]: found 0 units; allowed is at least 1")
-    return None

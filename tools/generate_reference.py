@@ -31,8 +31,8 @@ from cronoq_sansio import limits  # noqa: E402
 from cronoq_sansio.clock import SECOND  # noqa: E402
 from cronoq_sansio.errors import MAPPINGS  # noqa: E402
 from cronoq_sansio.settings import DEFAULT_RETRY  # noqa: E402
-from cronoq_sansio.settings_check import allowed, format_address, plain  # noqa: E402
-from cronoq_sansio.settings_keys import Key, Kind, Table  # noqa: E402
+from cronoq_sansio.settings_check import format_address  # noqa: E402
+from cronoq_sansio.settings_keys import NAMED, Key, Kind, Table  # noqa: E402
 from cronoq_sansio.settings_scheduling import RETRY  # noqa: E402
 from cronoq_sansio.settings_table import (  # noqa: E402
     INNER_TABLES,
@@ -40,6 +40,7 @@ from cronoq_sansio.settings_table import (  # noqa: E402
     UNBUILT_TABLES,
     UNBUILT_WORDS,
 )
+from cronoq_sansio.settings_text import allowed, plain  # noqa: E402
 from tools import client_reference  # noqa: E402
 
 FOLDER = Path("docs/reference")
@@ -82,12 +83,12 @@ def default(table: Table, key: Key) -> str:
 def rule(key: Key) -> str:
     """What is allowed."""
     if (
-        key.kind in (Kind.INTEGER, Kind.NUMBER, Kind.SECONDS, Kind.NUMBERS)
+        key.kind in (Kind.INTEGER, Kind.NUMBER, Kind.SECONDS, Kind.NUMBERS, Kind.INTEGERS)
         and key.minimum is not None
         and key.maximum is not None
     ):
         return f"{number(key.minimum)} … {number(key.maximum)}"
-    return "" if key.kind in (Kind.BOOLEAN, Kind.TABLE, Kind.TABLES) else allowed(key)
+    return "" if key.kind in (Kind.BOOLEAN, Kind.TABLE, Kind.TABLES, *NAMED) else allowed(key)
 
 
 def rows(table: Table) -> str:

@@ -40,6 +40,7 @@ MAX_BATCH_EDGES = 20_000  #: dependencies of one batch, which is admitted in one
 EDGE_BYTES = 256  #: what a dependency takes in memory, at least; counts against `limits.max_payload_bytes`
 MAX_CYCLE_NAMES = 10  #: members of a cycle that the error names; the rest is counted
 MAX_WAITING_SUBMISSIONS = 65_536  #: callers that wait for room in the engine; each holds a specification
+MAX_FREE_TRIES = 256  #: reservations that are passed to name the next free start in a conflict: below 10 ms
 MAX_HOLD = 300 * SECOND  #: engine.md section 7: a slot is held free for a fixed start for so long at most
 MAX_SCHEDULES = 65_536  #: recurring schedules; each is kept compiled, and all of them may be due in one second
 FIRE_UNITS = 20  #: what making one occurrence counts of MAX_UNITS: a search of the calendar and an admission, 0.1 ms

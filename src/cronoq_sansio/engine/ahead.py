@@ -1,6 +1,6 @@
-"""What is due some time ahead of a start: slots are held, and occurrences are made, a *lead* before (engine.md section 7).
+"""What is due some time ahead of a start: slots are held, and occurrences are made (engine.md section 7).
 
-The lead is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
+The *lead* is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
 learns how long its tasks run. So two heaps: one by start − margin, which stands still, and one by start, to which the
 shared lead is applied when somebody looks. An entry is due when either says so, and no entry moves when the lead does.
 

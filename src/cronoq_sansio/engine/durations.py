@@ -69,13 +69,14 @@ class Durations:
         self._pool = Samples()
         self._kinds: dict[str, Samples] = {}
 
-    def add(self, kind: str, duration: int) -> None:
+    def add(self, kind: str, duration: int, *, fixed: bool = False) -> None:
         """An attempt of that kind succeeded after so many nanoseconds."""
         known = self._kinds.get(kind)
         if known is None:
             known = self._learn(kind)
         known.fresh.append(duration)
-        self._pool.fresh.append(duration)
+        if not fixed:
+            self._pool.fresh.append(duration)
 
     def estimate(self, kind: str) -> int:
         """How long a task of that kind will run, in nanoseconds."""

@@ -66,6 +66,8 @@ class Figures:
         "_notes",
         "cancelled",
         "failed",
+        "fixed_starts",
+        "hits",
         "offered",
         "overtakes",
         "running",
@@ -80,6 +82,8 @@ class Figures:
         self.failed = 0
         self.cancelled = 0
         """Attempts that ended so; with those that run they are all that were dispatched."""
+        self.fixed_starts = 0
+        self.hits = 0
         self.running = 0
         """As far as `settle` was told."""
         self._busy = 0

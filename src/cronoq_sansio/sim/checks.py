@@ -109,14 +109,36 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
         },
         "pending": {name: pool.pending_by_class for name, pool in engine.pools.items()},
         "groups": {
-            name: sorted((group.labels, group.capacity, group.busy) for group in pool.groups.by_labels.values())
+            name: sorted(
+                (group.labels, group.capacity, group.filled - len(group.holders), len(group.holders))
+                for group in pool.groups.by_labels.values()
+            )
             for name, pool in engine.pools.items()
         },
         "leases": {lease.id: (lease.task.id, lease.group, lease.held) for lease in engine.leases.live.values()},
         "plans": {
-            task.id: (0 if plan.deadline is None else plan.estimate, plan.tag, plan.place, plan.claim is not None)
+            task.id: (
+                0 if plan.deadline is None or plan.fixed else plan.estimate,
+                plan.tag,
+                plan.place,
+                plan.claim is not None,
+            )
             for task in tasks.live.values()
             if (plan := task.plan) is not None
+        },
+        "starts": {
+            task.id: (plan.hold.labels if plan.hold is not None else None, plan.wants and plan.hold is None)
+            for task in tasks.live.values()
+            if (plan := task.plan) is not None and plan.fixed
+        },
+        "calendar": {
+            name: sorted(
+                plan.booking
+                for task in tasks.live.values()
+                if task.pool is pool and (plan := task.plan) is not None
+                if plan.booking is not None and plan.booking[0] < plan.booking[1]
+            )
+            for name, pool in engine.pools.items()
         },
         "remembered": sorted(
             known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
@@ -192,8 +214,8 @@ def too_early(step: EngineStep, wall: int) -> list[str]:
 def held_in_vain(engine: Engine) -> list[str]:
     """Groups that hold slots which they do not have."""
     return [
-        f"pool {pool.name}: {group.labels} has {group.capacity} slots, {group.busy} busy and {group.held} held"
+        f"pool {pool.name}: {group.labels} has {group.capacity} slots, {group.filled} filled, {len(group.holders)} held"
         for pool in engine.pools.values()
         for group in pool.groups.by_labels.values()
-        if group.held and group.busy + group.held > group.capacity
+        if group.holders and group.filled > group.capacity
     ]

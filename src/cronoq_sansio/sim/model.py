@@ -192,7 +192,7 @@ class Model:
         self.tasks[task.id] = task
         self.totals["submitted"] += 1
         for scale in self.scales:
-            scale.arrivals += scale.pool is task.pool
+            scale.arrivals += scale.pool is task.pool and not task.fixed
         self.tell(task)
         if task.edges:
             self.store(task, 0 if task.due is None else task.due + self.wall_offset)

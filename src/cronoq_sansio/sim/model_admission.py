@@ -93,19 +93,18 @@ def admit(
     unlike = {(edge.parent, edge.key, edge.condition): edge for edge in reversed(task.edges)}
     task.edges = [edge for edge in task.edges if edge in unlike.values()]
     task.stored_edges = list(task.edges)
-    if impossible or starts.is_missed(task, model.wall()):
+    if impossible:
         model.admit(task, runs=False)
         appear(model, task)
-        if impossible:
-            model.end(task, TaskStatus.SKIPPED)
-        else:
-            starts.miss(model, task, "at once")
+        model.end(task, TaskStatus.SKIPPED)
         return task
     if any(edge.key for edge in task.edges):
         task.due = model.now + (pool.await_unknown_dependencies or 0)
         task.turn = model.next_turn()
     model.admit(task)
     appear(model, task)
+    if starts.is_missed(task, model.wall()):
+        starts.miss(model, task, "at once")
     return task
 
 

@@ -62,7 +62,7 @@ def revived(model: Model, row: TaskLoaded) -> NaiveTask:
     task = NaiveTask(row.inserted.task_id, spec, pool, policy, created - model.wall_offset, created)
     task.status = task.stored_status = TaskStatus.READY
     task.stored_arrival = row.inserted.arrival
-    task.estimate = starts.estimate(model, spec, pool)
+    task.estimate = starts.estimate(model, spec, pool) if task.fixed else 0
     task.stored_edges = [NaiveEdge(edge.parent, edge.key, edge.condition) for edge in row.inserted.edges]
     if row.changed is not None:
         task.status = task.stored_status = TaskStatus(row.changed.status)

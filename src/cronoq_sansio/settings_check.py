@@ -180,8 +180,8 @@ class _Checker:
         self.limits = LimitSettings(**limits)
         pools = self._pools()
         resources = self._resources()
-        recurring = self._recurring(pools, resources)
         auth = self._table(AUTH)
+        recurring = self._recurring(pools, resources)
         if self.problems:
             return tuple(self.problems)
         return Settings(
@@ -191,8 +191,8 @@ class _Checker:
             OutputSettings(**outputs),
             pools,
             resources,
-            recurring,
             AuthSettings(**auth),
+            recurring,
         )
 
     def _wrong(self, path: str, message: str) -> None:

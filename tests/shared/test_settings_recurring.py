@@ -193,8 +193,8 @@ LONG = "x" * 300
         ({"content_type": LONG}, f"recurring[0].content_type: 300 bytes, at most {MAX_CONTENT_TYPE} are allowed"),
         (
             {"key": "x" * 236},
-            "recurring[0].key: 236 bytes, at most 235 are allowed: the key of an occurrence has 21 more, for its start"
-            " (limits.max_key_len)",
+            "recurring[0].key: 236 bytes, at most 235 are allowed (limits.max_key_len less 21 for the time of the"
+            " occurrence)",
         ),
         (
             {"key": "a@2026-01-02T03:04:05Z"},

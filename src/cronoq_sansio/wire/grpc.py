@@ -152,8 +152,6 @@ class GrpcServer:
         refused = None if self._refusal is None else self._refusal()
         if refused is not None:
             return refused
-        if route.decode is None and not route.streaming:
-            return Rejection(Code.UNIMPLEMENTED, f"{route.name} is not built in this version of the server")
         if fields.get(b"grpc-encoding", b"identity") not in (b"identity", b"gzip"):
             details = (("grpc-accept-encoding", "identity,gzip"),)
             return Rejection(Code.UNIMPLEMENTED, "grpc-encoding: only identity and gzip are supported", details)

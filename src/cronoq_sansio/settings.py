@@ -241,6 +241,6 @@ class Settings:
     outputs: OutputSettings = OutputSettings()
     pools: tuple[PoolSettings, ...] = (PoolSettings(),)
     resources: tuple[ResourceSettings, ...] = ()
-    auth: AuthSettings = AuthSettings()
     recurring: tuple[RecurringSpec, ...] = ()
     """Schedules of the file, each with `configured`; they win over stored ones of the same name."""
+    auth: AuthSettings = AuthSettings()

@@ -180,8 +180,8 @@ class _Checker:
         self.limits = LimitSettings(**limits)
         pools = self._pools()
         resources = self._resources()
-        auth = self._table(AUTH)
         recurring = self._recurring(pools, resources)
+        auth = self._table(AUTH)
         if self.problems:
             return tuple(self.problems)
         return Settings(
@@ -191,8 +191,8 @@ class _Checker:
             OutputSettings(**outputs),
             pools,
             resources,
-            AuthSettings(**auth),
-            recurring,
+            recurring=recurring,
+            auth=AuthSettings(**auth),
         )
 
     def _wrong(self, path: str, message: str) -> None:

@@ -286,9 +286,6 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "resources[0].rate",
         "resources[0].permits",
         "resources[0].rate",
-        "auth.tokens[0].role",
-        "auth.tokens[0].token",
-        "auth.tokens[1]",
         "recurring[0].cron",
         "recurring[0].overlap",
         "recurring[0].retry.jitter",
@@ -297,6 +294,9 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "recurring[1].name",
         "recurring[1].cron",
         "recurring[1].pool",
+        "auth.tokens[0].role",
+        "auth.tokens[0].token",
+        "auth.tokens[1]",
     ]
 
 

@@ -366,4 +366,5 @@ class Pool:
             p90,
             self.groups.held,
             reservations=0 if self.starts is None else len(self.starts.calendar),
+            cost=self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second,
         )

@@ -7,10 +7,10 @@ whose demand no group with a free slot serves waits aside and delays nobody.
 Of several groups with room the least labelled wins, so that special workers stay free for special tasks; between
 equals the one with more slots free, then the older one.
 
-Invariants: ``filled`` of a group is the number of live leases on it and of slots that are held there for a fixed start;
+Invariants: ``filled`` of a group is the number of live leases on it and of slots held there for a fixed start;
 ``capacity`` and ``filled`` of the pool are the sums over its groups. A group with neither capacity nor leases does not
-exist, nor does a demand of no live task: a label such as ``host=…`` would otherwise leak one of each per value. A demand
-lists exactly the groups that serve it, and a group the demands that it serves.
+exist, nor does a demand of no live task: a label such as ``host=…`` would otherwise leak one of each per value. A
+demand lists exactly the groups that serve it, and a group the demands that it serves.
 
 Cost. With one group and one demand, which is most pools, a pick is a comparison. Otherwise each demand keeps a heap of
 the ranks of its groups, whose outdated entries are dropped when they come up; a slot that fills or empties costs one

@@ -260,12 +260,15 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
     """The attempt returned an output."""
     task, now, step = lease.task, engine.now, engine.step
     pool, spec = task.pool, task.spec
-    pool.figures.succeeded += 1
     plan = task.plan
+    duration = now - engine.leases.excused - lease.started
+    figures = pool.figures
+    figures.succeeded += 1
+    figures.worked += duration
     if plan is not None and plan.fixed:
-        pool.durations.add(spec.kind, now - engine.leases.excused - lease.started, fixed=True)
+        pool.durations.add(spec.kind, duration, fixed=True)
     else:
-        pool.durations.add(spec.kind, now - engine.leases.excused - lease.started)
+        pool.durations.add(spec.kind, duration)
     writes = step.writes
     writes.append(OutputStored(task.id, output, content_type))
     if plan is not None or task.id in engine.dependencies.parents:

@@ -307,6 +307,18 @@ def test_there_are_not_more_than_the_engine_takes():
     assert refused(*entries) == [f"recurring: found {MAX_SCHEDULES + 1} schedules; allowed are at most {MAX_SCHEDULES}"]
 
 
+def test_the_tasks_of_all_schedules_must_fit_the_budget():
+    limits = {"max_message_bytes": 4096, "max_payload_bytes": 4096}
+    size = FIXED_BYTES + 2 * len("default")
+    most, rest = divmod(4096, size)
+    entries = [MINIMAL | {"name": str(number)} for number in range(most + 1)]
+    assert rest and isinstance(check(*entries[1:], limits=limits), Settings)
+    assert refused(*entries, limits=limits) == [
+        f"recurring: the tasks of all schedules have up to {size * (most + 1)} bytes as encoded;"
+        " at most limits.max_payload_bytes, here 4096, are allowed"
+    ]
+
+
 def test_what_stands_there_in_another_form_is_told():
     assert refused(recurring={"name": "s"}) == [
         "recurring: found a table; allowed is an array of tables, each written [[recurring]]"

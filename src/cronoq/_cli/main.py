@@ -18,6 +18,7 @@ from cronoq._cli.contract import print_proto
 from cronoq._cli.demo import demo
 from cronoq._cli.failures import CLOSED_PIPE, DONE, FAILED, INTERRUPTED, PROGRAM, USAGE, CommandFailure
 from cronoq._cli.listing import list_tasks, snapshot, workers
+from cronoq._cli.recurring import recurring
 from cronoq._cli.serving import check, init, serve
 from cronoq._cli.tasks import cancel, get, submit, wait
 from cronoq._cli.watching import watch
@@ -42,6 +43,7 @@ app.command(wait)
 app.command(watch)
 app.command(list_tasks, name="list")
 app.command(cancel)
+app.command(recurring)
 app.command(workers)
 app.command(snapshot)
 app.command(worker)
@@ -107,7 +109,13 @@ def _in_order(tokens: list[str]) -> list[str]:
     while at < len(tokens) and tokens[at].partition("=")[0] in GLOBAL_OPTIONS:
         name, equals, _ = tokens[at].partition("=")
         at += 2 if GLOBAL_OPTIONS[name] and not equals else 1
-    return tokens[at : at + 1] + tokens[:at] + _stdin(tokens[at : at + 1], tokens[at + 1 :])
+    words = 2 if tokens[at : at + 1] == ["recurring"] and tokens[at + 1 : at + 2] and _is_word(tokens[at + 1]) else 1
+    command = tokens[at : at + words]
+    return command + tokens[:at] + _stdin(command, tokens[at + words :])
+
+
+def _is_word(token: str) -> bool:
+    return not token.startswith("-")
 
 
 def _stdin(command: list[str], tokens: list[str]) -> list[str]:

@@ -319,7 +319,8 @@ class Harness:
         elif isinstance(action, m.ReadStore):
             self.queries[action.query.number] = action.query
         elif isinstance(action, m.StartEvents):
-            assert action.call.open and action.call not in self.events
+            assert action.call.open or action.call in self.hung_up, "a call that had ended before was let in"
+            assert action.call not in self.events
             self.events[action.call] = []
         elif isinstance(action, m.SendEvent):
             self._check_event(action)

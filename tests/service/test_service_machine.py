@@ -25,7 +25,7 @@ from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.spec import Condition, Dependency, RetryPolicy
+from cronoq_sansio.spec import Condition, Dependency, MissPolicy, RetryPolicy
 from tests.service.harness import Harness, spec
 
 RETRY = RetryPolicy(2, SECOND, 2.0, 4 * SECOND, False)
@@ -75,6 +75,10 @@ asked = st.fixed_dictionaries(
         "tenant": st.sampled_from(["acme", "b"]),
         "deadline_in": st.sampled_from([0, 4 * SECOND]),
         "priority": st.integers(0, 3),
+        "start_in": st.sampled_from([0, SECOND, 3 * SECOND, 8 * SECOND]),
+        "tolerance": st.sampled_from([0, SECOND // 2, 2 * SECOND]),
+        "on_miss": st.sampled_from(MissPolicy).map(int),
+        "duration_hint": st.sampled_from([0, 2 * SECOND]),
     },
 )
 """What a task asks of the scheduler; only the settings `CROWDED` have the resources."""
@@ -353,6 +357,7 @@ def check_end(player):
         "leases",
         "backoffs",
         *rig.engine.dependencies.statistics(),
+        *rig.engine.starts.statistics(),
         *rig.engine.resources.statistics(),
         *rig.engine.waiting_room.statistics(),
     ):

@@ -20,8 +20,10 @@ from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import (
+    DEFAULT_TOLERANCE,
     Condition,
     Dependency,
+    MissPolicy,
     Priority,
     RetryOverride,
     RetryPolicy,
@@ -52,6 +54,10 @@ def spec(
     resources: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
     tenant: str = "",
+    start: int | None = None,
+    start_in: int | None = None,
+    tolerance: int = DEFAULT_TOLERANCE,
+    on_miss: MissPolicy = MissPolicy.RUN_LATE,
 ) -> TaskSpec:
     """A task for the tests. `deps` that are ids or keys ask for success; see `dep` for the others."""
     scheduling = Scheduling(
@@ -62,6 +68,10 @@ def spec(
         tuple(sorted((resources or {}).items())),
         tuple(sorted((labels or {}).items())),
         tenant,
+        start,
+        start_in,
+        tolerance,
+        int(on_miss),
     )
     plain = scheduling == Scheduling()
     return TaskSpec(

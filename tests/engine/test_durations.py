@@ -9,10 +9,10 @@ from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.limits import MAX_LEARNED_KINDS
 
 
-def learned(*samples, kind="mail"):
+def learned(*samples, kind="mail", fixed=False):
     durations = Durations(7)
     for sample in samples:
-        durations.add(kind, sample)
+        durations.add(kind, sample, fixed=fixed)
     return durations
 
 
@@ -44,6 +44,24 @@ def test_a_kind_comes_before_its_pool():
     assert durations.estimate("") == 30
 
 
+def test_fixed_starts_teach_their_kind_alone():
+    durations = learned(100, kind="backup", fixed=True)
+    assert durations.estimate("backup") == 100
+    assert durations.estimate("mail") == 7, "of the pool nothing is known yet"
+    assert durations.quantile(90) is durations.mean() is None
+    durations.add("mail", 20)
+    durations.add("backup", 200, fixed=True)
+    assert (durations.estimate("backup"), durations.estimate("other")) == (110, 20)
+    assert durations.quantile(90) == durations.mean() == 20
+
+
+def test_one_kind_may_be_both():
+    durations = learned(100, fixed=True)
+    durations.add("mail", 200)
+    assert durations.estimate("mail") == 110
+    assert durations.mean() == 200
+
+
 def naive(samples, default):
     if not samples:
         return default
@@ -56,16 +74,27 @@ def naive(samples, default):
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) // 2
 
 
-@given(st.lists(st.tuples(st.sampled_from("abc"), st.one_of(st.integers(0, 9), st.integers(0, 10**9)), st.booleans())))
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from("abc"), st.one_of(st.integers(0, 9), st.integers(0, 10**9)), st.booleans(), st.booleans()
+        )
+    )
+)
 def test_against_the_list_of_all_samples(history):
     durations, known = Durations(7), []
-    for kind, duration, ask in history * 3:
-        durations.add(kind, duration)
-        known.append((kind, duration))
+    for kind, duration, fixed, ask in history * 3:
+        durations.add(kind, duration, fixed=fixed)
+        known.append((kind, duration, fixed))
+        pool = [duration for _, duration, fixed in known if not fixed]
+        window = pool[-64:]
+        assert durations.mean() == (sum(window) // len(window) if window else None)
         if ask:
             for asked in "abcd":
-                own = [duration for kind, duration in known if kind == asked]
-                assert durations.estimate(asked) == naive(own or [duration for _, duration in known], 7)
+                own = [duration for kind, duration, _ in known if kind == asked]
+                assert durations.estimate(asked) == naive(own or pool, 7)
+            assert durations.quantile(100) == max(window, default=None)
+        durations.check_invariants()
 
 
 def test_samples_that_nobody_asks_for_do_not_pile_up():
@@ -109,3 +138,31 @@ def test_quantiles_ascend_and_stay_within_the_window(samples):
     found = [durations.quantile(percent) for percent in range(0, 101, 10)]
     window = sorted(samples[-64:])
     assert found == sorted(found) and found[0] == window[0] and found[-1] == window[-1]
+
+
+@pytest.mark.parametrize(
+    ("samples", "expected"),
+    [
+        ((), None),
+        ((5,), 5),
+        ((1, 2), 1),
+        ((1_000,) * 36 + (0,) * 64, 0),
+        ((1_000,) * 32 + (0,) * 32, 500),
+    ],
+)
+@pytest.mark.parametrize("asked_between", [False, True])
+def test_the_mean_is_that_of_the_window(samples, expected, asked_between):
+    durations = Durations(7)
+    for sample in samples:
+        durations.add("mail", sample)
+        if asked_between:
+            durations.quantile(50)
+    assert durations.mean() == expected
+
+
+def test_the_check_sees_samples_that_got_lost():
+    durations = learned(1, 2, 3)
+    durations.quantile(50)
+    durations._pool._sorted.pop()
+    with pytest.raises(AssertionError, match="window"):
+        durations.check_invariants()

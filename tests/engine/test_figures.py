@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.figures import INTERVAL, WINDOW, PoolFigures, histogram, middle_of, quantiles
+from cronoq_sansio.engine.figures import INTERVAL, WINDOW, Figures, PoolFigures, histogram, middle_of, quantiles
 from cronoq_sansio.spec import Priority
 from tests.engine.harness import Rig, pool, spec
 
@@ -188,6 +188,132 @@ def test_utilization_against_a_plain_integral(script):
             complete = ev.AttemptSucceeded(running[0], b"", "")
             rig.handle(complete if what == "complete" else ev.AttemptFailed(running[0], "e", True, 0))
     assert figures(rig).utilization == pytest.approx(min(busy / offered, 1.0) if offered else 0.0)
+
+
+# --- what the slots brought forth
+
+
+def test_efficiency_is_the_run_time_of_successes_of_offered_slot_seconds():
+    rig = Rig(pool(lease_ttl=1_000 * SECOND))
+    rig.slots(2)
+    rig.submit(spec(), spec())
+    rig.now += 10 * SECOND
+    assert figures(rig).schedule_efficiency == 0.0, "what runs has brought forth nothing yet"
+    rig.complete(1)
+    rig.fail(2, permanent=True)
+    rig.now += 10 * SECOND
+    assert figures(rig).schedule_efficiency == pytest.approx(10 / 40)
+    assert figures(rig).utilization == pytest.approx(20 / 40)
+
+
+def test_an_attempt_that_is_older_than_the_window_does_not_lift_efficiency_above_1():
+    rig = Rig(pool(lease_ttl=1_000 * SECOND))
+    rig.slots(1)
+    rig.submit(spec())
+    for _ in range(40):
+        rig.now += 5 * SECOND
+        rig.handle()
+    rig.complete(1)
+    assert figures(rig).schedule_efficiency == 1.0
+    rig.now += WINDOW + 2 * INTERVAL
+    assert figures(rig).schedule_efficiency == 0.0
+
+
+def test_time_that_is_excused_is_no_work():
+    rig = Rig(pool(lease_ttl=1_000 * SECOND))
+    rig.slots(1)
+    rig.submit(spec(), spec())
+    rig.now += 10 * SECOND
+    rig.handle(ev.Stalled(4 * SECOND))
+    rig.complete(1)
+    assert figures(rig).schedule_efficiency == pytest.approx(6 / 10)
+    rig.handle(ev.Stalled(20 * SECOND))
+    rig.complete(2)
+    assert figures(rig).schedule_efficiency == 0.0, "lease time went back"
+
+
+def test_cost_is_that_of_every_offered_slot_second_since_the_term_began():
+    rig = Rig(pool(cost_per_worker_second=0.5), pool("free"))
+
+    def costs():
+        return [pool.cost for pool in rig.engine.snapshot(rig.now).pools]
+
+    rig.now += 10 * SECOND
+    assert costs() == [0.0, 0.0]
+    rig.slots(3)
+    rig.slots(1, (("gpu", "1"),))
+    rig.slots(5, name="free")
+    rig.now += 1_000 * SECOND
+    assert costs() == [2_000.0, 0.0], "longer than the window"
+    rig.slots(1)
+    rig.now += 10 * SECOND
+    assert costs() == [2_010.0, 0.0]
+    rig.slots(0)
+    rig.slots(0, (("gpu", "1"),))
+    rig.now += 10 * SECOND
+    assert costs() == [2_010.0, 0.0]
+
+
+# --- fixed starts
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 20 * SECOND), st.sampled_from(["hit", "late", "missed", "back"])), max_size=30),
+    st.integers(0, 5 * SECOND),
+)
+def test_the_hit_rate_is_that_of_the_window(script, later):
+    """Noted as the engine does it; whoever dispatches counts. A dispatch that is taken back counts no more."""
+    sums, now, due, seen = Figures(0), 0, INTERVAL, []
+    for gap, what in [*script, (later, "")]:
+        now += gap
+        while due <= now:
+            sums.note(due, 0)
+            due += INTERVAL
+        hit = what == "hit"
+        if what == "back" and seen and seen[-1][1] is not None:
+            sums.fixed_starts -= 1
+            sums.hits -= seen.pop()[1]
+        elif what in ("hit", "late", "missed"):
+            sums.fixed_starts += 1
+            sums.hits += hit
+            seen.append((now, hit))
+        sums.check_invariants()
+    edge = max((note for note in range(0, now + 1, INTERVAL) if note <= now - WINDOW), default=0)
+    within = [hit for at, hit in seen if at > edge or not edge]
+    taken_back = any(what == "back" for _, what in script)
+    rate = sums.show(now, 0).fixed_start_hit_rate
+    assert 0.0 <= rate <= 1.0
+    if not taken_back:
+        assert rate == (sum(within) / len(within) if within else 1.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        ((0, 0), (0, 0), 1.0),
+        ((0, 0), (4, 3), 0.75),
+        ((5, 5), (6, 5), 0.0),
+        ((5, 5), (4, 4), 1.0),  # one that had been noted was taken back
+        ((5, 4), (6, 3), 0.0),
+        ((5, 3), (6, 5), 1.0),
+    ],
+)
+def test_hit_rates_stay_between_0_and_1(before, after, expected):
+    sums = Figures(0)
+    sums.fixed_starts, sums.hits = before
+    sums.note(INTERVAL, 0)
+    sums.note(INTERVAL + WINDOW, 0)
+    sums.fixed_starts, sums.hits = after
+    assert sums.show(INTERVAL + WINDOW, 0).fixed_start_hit_rate == expected
+
+
+@pytest.mark.parametrize(("name", "value"), [("hits", 1), ("hits", -1), ("failed", -1)])
+def test_the_check_sees_wrong_counts(name, value):
+    sums = Figures(0)
+    sums.check_invariants()
+    setattr(sums, name, value)
+    with pytest.raises(AssertionError, match=r"negative|in time"):
+        sums.check_invariants()
 
 
 # --- waits

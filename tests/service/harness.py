@@ -12,10 +12,20 @@ from typing import Any
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    EdgeResolved,
+    OutputStored,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringStored,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.outbox import Outbox, StepsDurable
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.spec import RetryOverride, Scheduling, TaskSpec, TaskStatus, tenant_of
@@ -105,6 +115,7 @@ class Harness:
         self.waiting: list[tuple[int, list[Any]]] = []
         """Writes of steps that are not committed."""
         self.rows: dict[int, Row] = {}
+        self.schedules: dict[str, RecurringStored] = {}
         self.answers: dict[m.Call, Any] = {}
         self.queries: dict[int, m.StoreQuery] = {}
         self.store_scan = 10_000
@@ -119,6 +130,8 @@ class Harness:
         """Of the last step, and its number."""
         self.number = 0
         self.finished = False
+        self.drops: list[Any] = []
+        """Fires that were logged as dropped."""
         self.log: list[Any] | None = None
         """Set it to a list to get every step in words that can be compared."""
 
@@ -266,6 +279,12 @@ class Harness:
                 self.rows[record.task_id].output = record
             elif isinstance(record, EdgeResolved):
                 assert not isinstance(self.rows[record.task_id].state, TaskFinished), "an edge of a task that has ended"
+            elif isinstance(record, RecurringStored):
+                self.schedules[record.spec.name] = record
+            elif isinstance(record, RecurringFired):
+                assert record.name in self.schedules, "progress of a schedule that is not stored"
+            elif isinstance(record, RecurringDeleted):
+                del self.schedules[record.name]
             else:
                 self.rows[record.task_id].state = record
 
@@ -306,6 +325,8 @@ class Harness:
             self._check_event(action)
         elif isinstance(action, m.StopFinished):
             self.finished = True
+        elif isinstance(action, LogDrop):
+            self.drops.append(action.drop)
         else:
             self._check_worker(action, self.peers[action.stream])
 

@@ -20,9 +20,11 @@ from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineSte
 from cronoq_sansio.engine.dependencies import Dependencies
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.figures import INTERVAL
+from cronoq_sansio.engine.lanes import HoldLane, Lane
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
+from cronoq_sansio.engine.reservations import FixedStarts, PoolStarts, missed
 from cronoq_sansio.engine.resources import Resources
 from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
 from cronoq_sansio.engine.table import TaskTable
@@ -46,6 +48,7 @@ class Engine:
         self.tasks = TaskTable(settings.limits, first_task_id)
         self.pools = {pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)}
         self.dependencies = Dependencies()
+        self.starts = FixedStarts(self.tasks.live)
         self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
         self.leases = Leases(first_lease_id)
@@ -140,6 +143,8 @@ class Engine:
             self._backoff_over(task)
         while not self.dependencies.fire(self, MAX_UNITS):
             pass
+        while self.starts.is_due(self):
+            self.starts.fire(self, MAX_UNITS)
         while not self.dependencies.settle(self, MAX_UNITS):
             pass
         recovery.finish()
@@ -195,6 +200,7 @@ class Engine:
             self.leases.next_timeout(),
             self.retries.next(),
             self.dependencies.next_timeout(),
+            self.starts.next_timeout(self) if self.starts.count else None,
             None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         )
         return min((time for time in times if time is not None), default=None)
@@ -252,6 +258,7 @@ class Engine:
             "learned_kinds": sum(pool.durations.kinds() for pool in pools),
             "tenants": sum(shares.tenants() for pool in pools for shares in pool.shares or ()),
             **self.dependencies.statistics(),
+            **self.starts.statistics(),
             **self.resources.statistics(),
             **self.waiting_room.statistics(),
             "step": self.number,
@@ -272,6 +279,10 @@ class Engine:
         if not pool.queued:
             pool.queued = True
             self.awake.append(pool)
+
+    def ahead_changed(self, pool: Pool) -> None:
+        """Attempts of the pool have ended: what is due a lead ahead of a start may be due at another time."""
+        self.starts.look(pool)
 
     # --- inside
 
@@ -325,23 +336,60 @@ class Engine:
         """Start what can start in one pool; the units that are left."""
         now, wall = self.now, self.now + self.wall_offset
         start, plain = lifecycle.start, pool.groups.plain
+        starts = pool.starts
+        if starts is not None:
+            self.ahead_changed(pool)
+            if starts.armed.count:
+                units = self._serve_armed(pool, starts, units)
         while units:
             only = plain.only
-            if only is not None and only.busy >= only.capacity:
+            if only is not None and only.filled >= only.capacity:
                 break
             lane = pool.best(now, wall)
             if lane is None:
                 break
             units -= 1
+            if lane.fixed and self._settle_fixed(lane, wall):
+                continue
             task = lane.pop()
             plan = task.plan
             if plan is None or not plan.needs or self.resources.acquire(task, now):
                 group = only or lane.demand.best()
                 assert group is not None
                 start(self, task, group)
-        if pool.groups.busy != pool.figures.running:
-            pool.figures.settle(now, pool.groups.busy)
+        groups = pool.groups
+        if groups.filled - groups.held != pool.figures.running:
+            pool.figures.settle(now, groups.filled - groups.held)
         return units
+
+    def _serve_armed(self, pool: Pool, starts: PoolStarts, units: int) -> int:
+        """Start fixed starts whose slots are held; the units that are left."""
+        wall, armed = self.wall(), starts.armed
+        while units and armed.next() is not None:
+            units -= 1
+            task = armed.pop()
+            plan = task.plan
+            assert plan is not None and plan.hold is not None
+            if missed(task, wall):
+                self.starts.miss(self, task)
+                continue
+            self.starts.disarm(task)
+            if not plan.needs or self.resources.acquire(task, self.now):
+                lifecycle.start(self, task, plan.hold)
+        return units
+
+    def _settle_fixed(self, lane: Lane, wall: int) -> bool:
+        """Do for the head of a lane of fixed starts what it needs before it can start; False when that is nothing."""
+        task = lane.head()
+        if type(lane) is HoldLane:
+            group = lane.demand.best()
+            assert group is not None
+            self.starts.hold(lane.pop(), group)
+            return True
+        if missed(task, wall):
+            self.starts.miss(self, task)
+            return True
+        return False
 
     def _call(self, task: Task) -> None:
         lifecycle.requeue(self, task)
@@ -387,6 +435,9 @@ class Engine:
         before = pool.groups.capacity
         pool.set_capacity(event.labels, event.capacity)
         pool.figures.offered -= (pool.groups.capacity - before) * self.now
+        group = pool.groups.by_labels.get(event.labels)
+        if group is not None and group.holders and group.filled > group.capacity:
+            self.starts.cut(self, pool, group)
         self.wake(pool)
 
     def _limit_set(self, event: ev.ResourceLimitSet) -> None:
@@ -475,7 +526,9 @@ class Engine:
             units -= 1
             self._backoff_over(task)
         if units and self.dependencies.any:
-            self.dependencies.fire(self, units)
+            units = self.dependencies.fire(self, units)
+        if units and self.starts.count:
+            units = self.starts.fire(self, units)
 
     def _backoff_over(self, task: Task) -> None:
         task.timer = None

@@ -6,10 +6,14 @@ between now and the note of a minute ago. So figures cover 60 to 65 seconds, les
 
 Time on slots is summed without looking at each slot: with the times of starts subtracted and those of ends added, what
 is missing from the sum are the ends of those that still run, and that is their number times now. Starts and ends of one
-step are at the same time, so only the difference that a step makes counts (`settle`).
+step are at the same time, so only the difference that a step makes counts (`settle`). What the slots brought forth, the
+run times of successful attempts, is added when one ends: all of it then, also what lies before the window.
 
 Waits go into a log-linear histogram: eight steps per power of two, so that a quantile, which is the middle of a step,
 is wrong by 6.25 % at most, over any range. They are sorted into it when the sums are noted, many at a time.
+
+Invariants: counts are not negative, of the fixed starts that were due no more were in time than there were, and notes
+ascend.
 """
 
 from collections import Counter, deque
@@ -41,7 +45,7 @@ class PoolFigures:
     fixed_start_hit_rate: float = 1.0
     """Of the fixed starts that were due: share that started within tolerance."""
     schedule_efficiency: float = 0.0
-    """Run time of successful attempts, of offered slot-seconds."""
+    """Run time of attempts that succeeded, of offered slot-seconds; at most 1, though an attempt may be older."""
 
 
 @value
@@ -55,6 +59,9 @@ class Note:
     failed: int
     busy: int
     offered: int
+    worked: int
+    fixed_starts: int
+    hits: int
     waits: Counter[int]
 
 
@@ -66,11 +73,14 @@ class Figures:
         "_notes",
         "cancelled",
         "failed",
+        "fixed_starts",
+        "hits",
         "offered",
         "overtakes",
         "running",
         "succeeded",
         "waits",
+        "worked",
     )
 
     def __init__(self, now: int) -> None:
@@ -86,9 +96,15 @@ class Figures:
         """Σ ends − Σ starts of the time on slots; see above."""
         self.offered = 0
         """The same for slots that workers offer."""
+        self.worked = 0
+        """Nanoseconds that successful attempts ran, in lease time: of one during which it went back less than none."""
+        self.fixed_starts = 0
+        """First dispatches of fixed starts, and those that ended as missed."""
+        self.hits = 0
+        """First dispatches of fixed starts within tolerance."""
         self.waits: list[int] = []
         """Nanoseconds that tasks waited for their first start, since the last note."""
-        self._notes = deque([Note(now, 0, 0, 0, 0, 0, 0, Counter())])
+        self._notes = deque([Note(now, 0, 0, 0, 0, 0, 0, 0, 0, 0, Counter())])
 
     def settle(self, now: int, running: int) -> None:
         """So many attempts run from `now` on."""
@@ -113,6 +129,8 @@ class Figures:
         dispatched = max(sums.dispatched - before.dispatched, 0)  # one that is taken back may have been noted
         overtakes = min(sums.overtakes - before.overtakes, dispatched)
         offered = sums.offered - before.offered
+        due = max(sums.fixed_starts - before.fixed_starts, 0)
+        hits = max(min(sums.hits - before.hits, due), 0)
         p50, p90, p99 = quantiles(sums.waits, (0.5, 0.9, 0.99))
         return PoolFigures(
             dispatched,
@@ -123,7 +141,21 @@ class Figures:
             p50,
             p90,
             p99,
+            hits / due if due else 1.0,
+            min(max(sums.worked - before.worked, 0) / offered, 1.0) if offered > 0 else 0.0,
         )
+
+    def offered_seconds(self, now: int, capacity: int) -> float:
+        """Slot-seconds that workers offered since the term began; `capacity` slots at `now`."""
+        return seconds(self.offered + capacity * now)
+
+    def check_invariants(self) -> None:
+        """Assert what the head of this file promises."""
+        counts = (self.overtakes, self.succeeded, self.failed, self.cancelled, self.running)
+        assert all(count >= 0 for count in counts), f"a count is negative: {counts}"
+        assert 0 <= self.hits <= self.fixed_starts, f"{self.hits} of {self.fixed_starts} fixed starts were in time"
+        times = [note.at for note in self._notes]
+        assert times and times == sorted(times), f"the notes are not in order: {times}"
 
     def _sums(self, now: int, capacity: int, waits: Counter[int]) -> Note:
         return Note(
@@ -134,6 +166,9 @@ class Figures:
             self.failed,
             self._busy + self.running * now,
             self.offered + capacity * now,
+            self.worked,
+            self.fixed_starts,
+            self.hits,
             waits,
         )
 

@@ -36,7 +36,7 @@ from cronoq_sansio.spec import RetryPolicy, TaskStatus
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
-WAITING = (lifecycle.BLOCKED, lifecycle.READY, lifecycle.RETRYING)
+WAITING = (lifecycle.BLOCKED, lifecycle.SCHEDULED, lifecycle.READY, lifecycle.RETRYING)
 LOST = "worker lost: the server was restarted while the attempt ran"
 OTHER_REASONS = "other reasons"
 
@@ -140,6 +140,8 @@ class Recovery:
             task.first_started = state.first_started
             task.last_started = state.last_started
             task.message = state.message
+        if task.plan is not None and task.plan.fixed:
+            engine.starts.adopt(task)
         if _blocked(loaded):
             lifecycle.block(engine, task)
             self._blocked.append(loaded)
@@ -159,7 +161,7 @@ class Recovery:
         if due > engine.now:
             lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
         else:  # a backoff that is over by now needs no timer
-            lifecycle.make_ready(engine, task)
+            lifecycle.arrive(engine, task)
         task.pool.count_pending(task, +1)
         engine.tasks.pending += 1
 

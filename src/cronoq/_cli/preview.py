@@ -1,10 +1,10 @@
-"""`recurring`: what has to do with recurring schedules. `preview` needs no server."""
+"""`recurring preview`: when a schedule would fire. It needs no server."""
 
 import time
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from cyclopts import App, Parameter
+from cyclopts import Parameter
 
 from cronoq._cli.arguments import Json
 from cronoq._cli.failures import DONE, usage
@@ -19,10 +19,7 @@ MOST_FIRES = 1_000
 """Enough for a year of workdays; a second or less to find."""
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of 3.11 is the same
 
-recurring = App(name="recurring", help="Recurring schedules.", help_format="plaintext")
 
-
-@recurring.command
 def preview(
     cron: str,
     /,

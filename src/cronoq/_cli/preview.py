@@ -1,38 +1,19 @@
-<<<<<<<< HEAD:src/cronoq/_cli/recurring.py
-"""`recurring`: the schedules of a server; `add`, `remove` and, without a word behind it, the list of them."""
-========
 """`recurring preview`: when a schedule would fire. It needs no server."""
->>>>>>>> w-cron:src/cronoq/_cli/preview.py
 
-from typing import TYPE_CHECKING
+import time
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Annotated, Literal
 
-<<<<<<<< HEAD:src/cronoq/_cli/recurring.py
-from cronoq._cli import arguments
-from cronoq._cli.arguments import Json, Overlap, Text
-from cronoq._cli.endpoint import Endpoint
-from cronoq._cli.failures import DONE, REFUSED, CommandFailure
-from cronoq._cli.running import run, timed_out
-from cronoq._cli.task_options import TemplateOptions
-========
 from cyclopts import Parameter
 
 from cronoq._cli.arguments import Json
 from cronoq._cli.failures import DONE, usage
 from cronoq_sansio.clock import SECOND
->>>>>>>> w-cron:src/cronoq/_cli/preview.py
 
 if TYPE_CHECKING:
-    from cronoq._client.results import Listing
-    from cronoq.client import RecurringInfo
+    from cronoq_sansio.engine.cron import Cron
+    from cronoq_sansio.engine.cron_preview import Preview
 
-<<<<<<<< HEAD:src/cronoq/_cli/recurring.py
-HERE = Endpoint()
-PLAIN = TemplateOptions()
-
-
-def list_schedules(*, json: Json = False, endpoint: Endpoint = HERE) -> int:
-    """List the recurring schedules, in the order of their names.
-========
 FIRES = 10
 MOST_FIRES = 1_000
 """Enough for a year of workdays; a second or less to find."""
@@ -51,124 +32,79 @@ def preview(
     json: Json = False,
 ) -> int:
     """List the next fires of a cron expression in local time and UTC, without a server.
->>>>>>>> w-cron:src/cronoq/_cli/preview.py
 
-    NEXT is `-` when nothing follows: the expression has no further time, or the server's configuration no longer has
-    what the schedule needs.
+    Fires that day-light saving moves are marked, and those at local times that come twice.
 
     Parameters
     ----------
-    json:
-        Print a JSON document instead: `schedules`.
-    """
-    from cronoq._cli.printing import Table, document, moment, warn_shards
-
-    client = endpoint.client()
-
-    async def work() -> "Listing[RecurringInfo]":
-        async with client:
-            try:
-                return await client.list_recurring()
-            except TimeoutError as error:
-                raise timed_out(endpoint, error) from error
-
-    found = run(work)
-    if json:
-        from cronoq._cli.documents import recurring_document, with_shards
-
-        schedules = [recurring_document(schedule) for schedule in found]
-        document(with_shards({"schedules": schedules}, found.unavailable_shards))
-        return DONE
-    table = Table(("NAME", "CRON", "TZ", "POOL", "OVERLAP", "NEXT", "LAST TASK"))
-    for one in found:
-        last = "" if one.last_task_id is None else one.last_task_id
-        table.add(one.name, one.cron, one.tz or "UTC", one.pool, one.overlap, moment(one.next_at_ns), last)
-    table.flush()
-    warn_shards(found.unavailable_shards)
-    return DONE
-
-
-def add_schedule(
-    name: str,
-    cron: str,
-    payload: Text = None,
-    /,
-    *,
-    task: TemplateOptions = PLAIN,
-    tz: Text = None,
-    overlap: Overlap = "skip",
-    json: Json = False,
-    endpoint: Endpoint = HERE,
-) -> int:
-    """Add a schedule, or replace the one of that name: a task at every time that CRON names. Prints nothing.
-
-    A name, an expression, a zone or a task that cannot be used is refused by the server, with exit code 3.
-
-    Parameters
-    ----------
-    name:
-        Names the schedule.
     cron:
-        Five fields as in crontab, or six with seconds first; in quotes: "30 2 * * *".
-    payload:
-        The payload of each task as text; a lone `-` reads bytes from stdin.
+        Five fields, or six with seconds first, as one argument: '30 2 * * *'.
     tz:
-        Zone of the times in CRON, as in `Europe/Berlin`; without it UTC.
-    overlap:
-        While the task before still lives: `skip` leaves the new one out, `allow` runs both, `queue` lets it wait,
-        `queue_on_success` too, and runs it only if the other one succeeded.
+        IANA zone, as tzdata names it: Europe/Berlin.
+    count:
+        How many, 1 to 1000.
+    begin:
+        List fires from this time on: 2027-03-14T00:00:00Z, or without an offset a local time of the zone. Without it
+        from now on.
+    dst_gap:
+        What happens to a time that the clocks skip: `shift` to the first valid instant after it, or `skip`.
+    dst_fold:
+        Which pass of a time that the clocks repeat counts, unless every hour does: `first`, `last` or `both`.
     json:
-        Print a JSON document: `name`.
+        Print a JSON document instead: `fires`, and what was asked.
     """
-    for word, text in (("NAME", name), ("CRON", cron), ("--tz", tz or "")):
-        arguments.sendable(word, text)
-    content, options = task.described(payload)
-    client = endpoint.client()
+    from cronoq_sansio.engine import cron_preview
+    from cronoq_sansio.engine.cron import TZDATA_VERSION, compile_cron
 
-    async def work() -> None:
-        async with client:
-            try:
-                await client.add_recurring(name, cron, content, tz=tz, overlap=overlap, **options)
-            except TimeoutError as error:
-                raise timed_out(endpoint, error) from error
-
-    run(work)
+    if not 1 <= count <= MOST_FIRES:
+        usage(f"--count: {count} is not from 1 to {MOST_FIRES}")
+    compiled = compile_cron(cron, tz, dst_gap, dst_fold)
+    if isinstance(compiled, str):
+        usage(compiled)
+    fires = cron_preview.preview(compiled, time.time_ns() if begin is None else _moment(begin, compiled), count)
+    if not fires:
+        usage("cron: it never fires before 2200, or only at times that the clocks skip")
     if json:
         from cronoq._cli.printing import document
 
-        document({"name": name})
+        asked = {"cron": cron, "tz": tz or "UTC", "dst_gap": dst_gap, "dst_fold": dst_fold, "tzdata": TZDATA_VERSION}
+        document({**asked, "fires": [_document(fire) for fire in fires]})
+        return DONE
+    from cronoq._cli.printing import note
+
+    _print(fires)
+    if len(fires) < count:
+        note("No more before 2200")
+    print(f"\n{tz or 'UTC'}, by the rules of tzdata {TZDATA_VERSION}")
     return DONE
 
 
-def remove_schedule(name: str, /, *, json: Json = False, endpoint: Endpoint = HERE) -> int:
-    """Remove a schedule and print `removed`; tasks that it made stay.
+def _moment(text: str, cron: "Cron") -> int:
+    """`--from` in Unix nanoseconds; without an offset it is a local time of the zone."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        usage(f"--from: {text!r} is not a time; write 2027-03-14T00:00:00Z, or a local time without the Z")
+    if not 1970 <= time.year < 2200:
+        usage(f"--from: {text!r}: the year must be 1970 to 2199")
+    if time.tzinfo is not None:
+        return -(-(time - EPOCH) // timedelta(microseconds=1)) * 1_000
+    return cron.resolve((time.replace(tzinfo=EPOCH.tzinfo) - EPOCH) // timedelta(seconds=1) * SECOND)
 
-    One that is not there is an error, `no such schedule`, with exit code 3, as an unknown task is for `cancel`.
 
-    Parameters
-    ----------
-    name:
-        Names the schedule.
-    json:
-        Print a JSON document instead: `removed` is true or false. The exit codes are the same.
-    """
-    arguments.sendable("NAME", name)
-    client = endpoint.client()
+def _print(fires: "list[Preview]") -> None:
+    from cronoq._cli.printing import Table
 
-    async def work() -> bool:
-        async with client:
-            try:
-                return await client.remove_recurring(name)
-            except TimeoutError as error:
-                raise timed_out(endpoint, error) from error
+    table = Table(("LOCAL TIME", "UTC", "NOTE"))
+    for fire in fires:
+        note = f"{fire.mark} from {fire.named.partition('T')[2]}" if fire.named else fire.mark
+        table.add(f"{fire.weekday} {fire.local}", fire.utc, note)
+    table.flush()
 
-    removed = run(work)
-    if json:
-        from cronoq._cli.printing import document
 
-        document({"removed": removed})
-        return DONE if removed else REFUSED
-    if not removed:
-        raise CommandFailure(f"no such schedule: {name}", REFUSED)
-    print("removed")
-    return DONE
+def _document(fire: "Preview") -> dict[str, str]:
+    made = {"local": fire.local, "utc": fire.utc, "unix_ns": str(fire.at)}
+    for name in ("mark", "named"):
+        if getattr(fire, name):
+            made[name] = getattr(fire, name)
+    return made

@@ -189,6 +189,8 @@ class Engine:
                 awake.pop().queued = self._more = self._cut = False
             else:
                 self._more = self._cut = True
+            if self.dependencies.unsettled:  # a fixed start was found to be missed
+                self._consequences()
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:
@@ -308,6 +310,8 @@ class Engine:
                 units = dependencies.settle(self, units)
             if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
+                if units and dependencies.unsettled and not dependencies.held:
+                    continue  # a fixed start was found to be missed
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1

@@ -95,16 +95,16 @@ def test_a_schedule_of_a_resource_that_is_gone_or_became_too_small(start):
     with connect(server.address) as client:
         add(client, "needs two", "0 0 1 1 *", resources={"gpu": 2})
         add(client, "needs one", "0 0 1 1 *", resources={"gpu": 1})
-    told = restart(server, "stop", extra=GPU.replace("permits = 2", "permits = 1"))
+    told = restart(server, "kill", extra=GPU.replace("permits = 2", "permits = 1"))
     assert len(told) == 2 and "schedule='needs two'" in told[1] and "gpu" in told[1]
     with connect(server.address) as client:
         assert armed(client) == {"needs one": True, "needs two": False}
-    told = restart(server, "stop", extra="")
+    told = restart(server, "kill", extra="")
     assert "armed=0 not_armed=2" in told[0]
     with connect(server.address) as client:
         assert remove(client, "needs one"), "one that does nothing can be removed"
         assert armed(client) == {"needs two": False}
-    told = restart(server, "stop", extra=GPU)
+    told = restart(server, "kill", extra=GPU)
     assert len(told) == 1
     with connect(server.address) as client:
         assert armed(client) == {"needs two": True}
@@ -144,7 +144,7 @@ def test_the_file_wins_over_what_is_stored_and_writes_only_what_is_different(sta
         'tz = "Europe/Helsinki"\noverlap = "queue"\ndst_gap = "skip"\ndst_fold = "both"\ntolerance_s = 5\n'
         'on_miss = "skip"\ndeadline_in_s = 60\ntenant = "acme"\npriority = "high"\ntags = { a = "b" }\n'
     )
-    restart(server, "stop", extra=text + NIGHTLY.replace("nightly", "bare"))
+    restart(server, "kill", extra=text + NIGHTLY.replace("nightly", "bare"))
     with connect(server.address) as client:
         shown = schedules(client)["nightly"]
         assert (shown.cron, shown.kind, shown.tz) == ("0 3 * * *", "report", "Europe/Helsinki")
@@ -154,7 +154,7 @@ def test_the_file_wins_over_what_is_stored_and_writes_only_what_is_different(sta
     first = rows(server)
     assert set(first) == {"nightly", "called", "bare"}
     assert first["nightly"] != before["nightly"] and first["called"] == before["called"]
-    restart(server, "stop")
+    restart(server, "kill")
     assert rows(server) == first, "the same file says the same again"
 
 

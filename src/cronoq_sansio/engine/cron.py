@@ -65,7 +65,7 @@ def compile_cron(cron: str, tz: str, gap: str = "shift", fold: str = "first") ->
     """The schedule of an expression in a zone (empty = UTC), or why there is none.
 
     A fault is one sentence that begins with `cron: ` or `tz: ` (`dst_gap: `, `dst_fold: ` for unknown words) and says
-    what is allowed. An expression that never fires is a fault. Costs as much as some fires; the same again costs little.
+    what is allowed. An expression that never fires is a fault. Costs as much as some fires, then little.
     """
     if gap not in GAPS:
         return f"dst_gap: {quoted(gap)} is not allowed; allowed are {', '.join(GAPS)}"

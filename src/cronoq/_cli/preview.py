@@ -1,24 +1,57 @@
+<<<<<<<< HEAD:src/cronoq/_cli/recurring.py
 """`recurring`: the schedules of a server; `add`, `remove` and, without a word behind it, the list of them."""
+========
+"""`recurring preview`: when a schedule would fire. It needs no server."""
+>>>>>>>> w-cron:src/cronoq/_cli/preview.py
 
 from typing import TYPE_CHECKING
 
+<<<<<<<< HEAD:src/cronoq/_cli/recurring.py
 from cronoq._cli import arguments
 from cronoq._cli.arguments import Json, Overlap, Text
 from cronoq._cli.endpoint import Endpoint
 from cronoq._cli.failures import DONE, REFUSED, CommandFailure
 from cronoq._cli.running import run, timed_out
 from cronoq._cli.task_options import TemplateOptions
+========
+from cyclopts import Parameter
+
+from cronoq._cli.arguments import Json
+from cronoq._cli.failures import DONE, usage
+from cronoq_sansio.clock import SECOND
+>>>>>>>> w-cron:src/cronoq/_cli/preview.py
 
 if TYPE_CHECKING:
     from cronoq._client.results import Listing
     from cronoq.client import RecurringInfo
 
+<<<<<<<< HEAD:src/cronoq/_cli/recurring.py
 HERE = Endpoint()
 PLAIN = TemplateOptions()
 
 
 def list_schedules(*, json: Json = False, endpoint: Endpoint = HERE) -> int:
     """List the recurring schedules, in the order of their names.
+========
+FIRES = 10
+MOST_FIRES = 1_000
+"""Enough for a year of workdays; a second or less to find."""
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of 3.11 is the same
+
+
+def preview(
+    cron: str,
+    /,
+    *,
+    tz: str = "UTC",
+    count: int = FIRES,
+    begin: Annotated[str | None, Parameter(name="--from", show_default=False)] = None,
+    dst_gap: Literal["shift", "skip"] = "shift",
+    dst_fold: Literal["first", "last", "both"] = "first",
+    json: Json = False,
+) -> int:
+    """List the next fires of a cron expression in local time and UTC, without a server.
+>>>>>>>> w-cron:src/cronoq/_cli/preview.py
 
     NEXT is `-` when nothing follows: the expression has no further time, or the server's configuration no longer has
     what the schedule needs.

@@ -320,6 +320,8 @@ class Engine:
         for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
+            if pool.starts is not None or pool.schedules:
+                self.ahead_changed(pool)
 
     def _pump(self, units: int) -> int:
         """Start what can start (engine.md section 4); the units that are left."""

@@ -1,4 +1,4 @@
-"""`recurring preview`: the next fires of a cron expression, without a server."""
+"""`recurring preview`: when a schedule would fire. It needs no server."""
 
 import time
 from datetime import datetime, timedelta, timezone

@@ -27,10 +27,12 @@ from cronoq._stores.base import Claim, Store, StoreError, StoreHeld, StoreUnavai
 from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
+from cronoq_sansio.engine.actions import OccurrenceDropped
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import RecurringDeleted
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service.messages import StopRequested
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
 
@@ -119,6 +121,7 @@ class Terms:
         self.driver = driver = Driver(Outbox(service, volatile=store.volatile), store, clock, drift, performer)
         performer.ask = driver.ask
         driver.adopt(step)
+        performer.perform([LogDrop(drop) for drop in step.at_once if type(drop) is OccurrenceDropped])
         self._lobby.open(driver)
         self._serving(claim.epoch)
         return driver, stopped

@@ -48,6 +48,7 @@ CRON_END = 7_258_118_400 * SECOND  #: 2200-01-01; later fires cannot be trusted 
 CRON_CACHE = 1_024  #: cron expressions whose search is kept for whoever asks for the same: 3 KiB each
 MAX_SKIPPED_GAPS = 8  #: skipped times in a row after which a schedule counts as one that never fires: years of gaps
 MAX_COUNTED_FIRES = 64  #: fires that passed while nobody served and are counted one by one, 30 µs each
+MAX_UNARMED_NAMES = 100  #: schedules that recovery does not arm and that the log names; the rest is a number
 MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number

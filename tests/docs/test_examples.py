@@ -18,6 +18,8 @@ PAGES = {
     "labels": "labels",
     "resources": "resources",
     "tenants": "tenants",
+    "fixed-starts": "fixed_start",
+    "recurring": "recurring",
 }
 """Page → its example."""
 
@@ -42,6 +44,7 @@ def is_log(line):
         ("overload", "pools", "POOLS"),
         ("resources", "resources", "RESOURCES"),
         ("tenants", "pools", "POOLS"),
+        ("fixed-starts", "pools", "POOLS"),
     ],
 )
 def test_the_example_uses_what_the_page_configures(page, table, name):

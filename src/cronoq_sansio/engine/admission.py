@@ -29,7 +29,7 @@ from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.reservations import Booking
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS, MESSAGE_HEADROOM
 from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_times_at
 from cronoq_sansio.values import value
 
@@ -92,6 +92,44 @@ def submit(
     if room is not None:
         overload.shed(engine, room, spec)
     return Submitted(task.id, False), engine.number
+
+
+def submit_occurrence(engine: "Engine", spec: TaskSpec, over: str) -> Task | Rejection:
+    """Take in a task that a schedule makes; its key is free. `over`: why it ends as skipped at once, else empty."""
+    checked = _check(engine, spec, ())
+    if isinstance(checked, Rejection):
+        return checked
+    cycle = _circle(engine, checked) if checked.resolved and engine.dependencies.awaited(spec.key) else None
+    if cycle is not None:
+        return cycle
+    booking = reservations.book(engine, spec, checked.pool)
+    if isinstance(booking, Rejection):
+        return booking
+    room = overload.make_room(engine, spec, checked.pool, checked.resolved)
+    if isinstance(room, Rejection):
+        if booking is not None:
+            reservations.unbook(checked.pool, booking)
+        return room
+    if over:
+        checked = Checked(spec, checked.pool, checked.policy, Resolved((), over))
+    task = _admit(engine, checked, NOBODY, booking)
+    if room is not None:
+        overload.shed(engine, room, spec)
+    return task
+
+
+def template_fault(engine: "Engine", template: TaskSpec) -> Rejection | None:
+    """Why tasks like this can never be taken in; `overloaded` when that may change by itself."""
+    largest = engine.limits.max_message_bytes - MESSAGE_HEADROOM
+    if template.size > largest:
+        allowed = f"limits.max_message_bytes allows {largest} bytes of a task"
+        return Rejection(Code.INVALID, f"template: found {template.size} bytes; {allowed}")
+    checked = _check(engine, template, ())
+    if not isinstance(checked, Rejection):
+        return None
+    code = checked.code if checked.code is Code.OVERLOADED else Code.INVALID
+    separator = "." if FIELD.match(checked.message) else ": "
+    return Rejection(code, f"template{separator}{checked.message}")
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:
@@ -308,13 +346,8 @@ def _positions(members: Sequence[Checked]) -> dict[str, int]:
 # --- admission
 
 
-def _admit(
-    engine: "Engine", checked: Checked, admitted: Mapping[str, Task], booking: Booking | None, reason: str = ""
-) -> Task:
-    """Nothing can go wrong any more. `admitted`: earlier members of its batch.
-
-    `booking`: what it has reserved. `reason`: why it ends as skipped at once.
-    """
+def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task], booking: Booking | None) -> Task:
+    """Nothing can go wrong any more. `admitted`: earlier members of its batch. `booking`: what it has reserved."""
     task = Task(
         engine.tasks.issue(),
         with_times_at(checked.spec, engine.wall()),
@@ -324,7 +357,7 @@ def _admit(
         engine.wall(),
     )
     edges: tuple[Edge, ...] = ()
-    impossible = reason
+    impossible = ""
     if booking is not None:
         engine.starts.adopt(task, booking)
     if checked.resolved is not None:

@@ -171,9 +171,7 @@ def _balanced(left: _Node, at: int, step: int, right: _Node) -> _Node:
     return _Node(left, at, step, right)
 
 
-def _highest(
-    node: _Node, begin: int | None, end: int | None, level: int, best: tuple[int, int]
-) -> tuple[int, int]:
+def _highest(node: _Node, begin: int | None, end: int | None, level: int, best: tuple[int, int]) -> tuple[int, int]:
     """`best`, or the first jump of the subtree, later than `begin` and before `end`, that leads higher than it.
 
     None: no jump of the subtree lies beyond. `level` is that before the subtree.

@@ -86,6 +86,7 @@ class Pool:
         "pending",
         "pending_by_class",
         "queued",
+        "schedules",
         "settings",
         "shares",
         "starts",
@@ -125,6 +126,8 @@ class Pool:
         """Its fixed starts, from the first one on."""
         self.own_slots = Demand((), -1)
         """In place of their labels, where tasks wait for resources that have a slot held."""
+        self.schedules = 0
+        """Armed recurring schedules that make tasks for it."""
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
         self.apart_by_class = [0] * len(BASE)

@@ -16,7 +16,7 @@ from random import Random
 
 from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step
+from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, RecurringAdded, RecurringGone, Step
 from cronoq_sansio.engine.dependencies import Dependencies
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.figures import INTERVAL
@@ -24,13 +24,15 @@ from cronoq_sansio.engine.lanes import HoldLane, Lane
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
+from cronoq_sansio.engine.recurring import Recurring
 from cronoq_sansio.engine.reservations import FixedStarts, PoolStarts, missed
 from cronoq_sansio.engine.resources import Resources
-from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
+from cronoq_sansio.engine.snapshot import EngineSnapshot, RecurringView, Totals
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.engine.waiting_room import WaitingRoom
+from cronoq_sansio.errors import Rejection
 from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import PoolSettings, Settings
 
@@ -49,6 +51,7 @@ class Engine:
         self.pools = {pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)}
         self.dependencies = Dependencies()
         self.starts = FixedStarts(self.tasks.live)
+        self.recurring = Recurring()
         self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
         self.leases = Leases(first_lease_id)
@@ -201,6 +204,7 @@ class Engine:
             self.retries.next(),
             self.dependencies.next_timeout(),
             self.starts.next_timeout(self) if self.starts.count else None,
+            self.recurring.next_timeout(self) if self.recurring.armed and not self._held else None,
             None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         )
         return min((time for time in times if time is not None), default=None)
@@ -216,6 +220,10 @@ class Engine:
     ) -> tuple[list[Task], int]:
         """Live tasks of configured `pools` in id order, and how far was looked (`listing.py`). No statuses = any."""
         return listing.page(self.tasks.live, [self.pools[name] for name in pools], statuses, after, limit)
+
+    def list_recurring(self) -> list[RecurringView]:
+        """Recurring schedules by name, without those that the store cannot decode."""
+        return self.recurring.views(self)
 
     def has_pool(self, name: str) -> bool:
         """True when the pool is configured."""
@@ -241,6 +249,8 @@ class Engine:
             self.running,
             self.tasks.pending,
             {name: getattr(self.totals, name) for name in Totals.__slots__},
+            len(self.recurring),
+            tuple(sorted(self.recurring.dropped.items())),
         )
 
     def statistics(self) -> dict[str, int]:
@@ -259,6 +269,7 @@ class Engine:
             "tenants": sum(shares.tenants() for pool in pools for shares in pool.shares or ()),
             **self.dependencies.statistics(),
             **self.starts.statistics(),
+            **self.recurring.statistics(),
             **self.resources.statistics(),
             **self.waiting_room.statistics(),
             "step": self.number,
@@ -283,6 +294,7 @@ class Engine:
     def ahead_changed(self, pool: Pool) -> None:
         """Attempts of the pool have ended: what is due a lead ahead of a start may be due at another time."""
         self.starts.look(pool)
+        self.recurring.look(pool)
 
     # --- inside
 
@@ -337,9 +349,9 @@ class Engine:
         now, wall = self.now, self.now + self.wall_offset
         start, plain = lifecycle.start, pool.groups.plain
         starts = pool.starts
-        if starts is not None:
+        if starts is not None or pool.schedules:
             self.ahead_changed(pool)
-            if starts.armed.count:
+            if starts is not None and starts.armed.count:
                 units = self._serve_armed(pool, starts, units)
         while units:
             only = plain.only
@@ -429,6 +441,19 @@ class Engine:
         if lease is not None:
             self.step.at_once.append(Abort(lease, "cancelled"))
         self.step.once_durable.append(Answer(event.request, CancelOutcome(True), self.number))
+
+    def _recurring_put(self, event: ev.RecurringPut) -> None:
+        refusal = self.recurring.put(self, event.spec)
+        outcome = RecurringAdded() if refusal is None else refusal
+        self.step.once_durable.append(Answer(event.request, outcome, 0 if refusal is not None else self.number))
+
+    def _recurring_removed(self, event: ev.RecurringRemoved) -> None:
+        removed = self.recurring.remove(self, event.name)
+        if isinstance(removed, Rejection):
+            self.step.once_durable.append(Answer(event.request, removed, 0))
+            return
+        newest = self.number if self.step.writes else self.written  # an earlier removal may not be durable yet
+        self.step.once_durable.append(Answer(event.request, RecurringGone(removed), newest))
 
     def _capacity_set(self, event: ev.GroupCapacitySet) -> None:
         pool = self.pools[event.pool]
@@ -527,8 +552,12 @@ class Engine:
             self._backoff_over(task)
         if units and self.dependencies.any:
             units = self.dependencies.fire(self, units)
+        for pool in self.awake if self.starts.count or self.recurring.armed else ():
+            self.ahead_changed(pool)
         if units and self.starts.count:
             units = self.starts.fire(self, units)
+        if units and self.recurring.armed and not self._held:
+            self.recurring.fire(self, units)
 
     def _backoff_over(self, task: Task) -> None:
         task.timer = None
@@ -553,6 +582,8 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.SubmissionWithdrawn: Engine._withdrawn,
     ev.BatchSubmitted: Engine._batch_submitted,
     ev.TaskCancelled: Engine._cancelled,
+    ev.RecurringPut: Engine._recurring_put,
+    ev.RecurringRemoved: Engine._recurring_removed,
     ev.GroupCapacitySet: Engine._capacity_set,
     ev.ResourceLimitSet: Engine._limit_set,
     ev.DispatchReturned: Engine._returned,

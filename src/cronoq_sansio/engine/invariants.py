@@ -71,7 +71,8 @@ def _check_everything(engine: "Engine") -> None:
         _check_task(engine, task)
     for lease in engine.leases.live.values():
         assert lease.task.lease is lease, f"{lease} runs a task that does not know it"
-    assert tasks.payload_bytes == sum(weight(task.spec) for task in tasks.live.values()), "payload bytes are miscounted"
+    held = engine.recurring.template_bytes + sum(weight(task.spec) for task in tasks.live.values())
+    assert tasks.payload_bytes == held, "payload bytes are miscounted"
     pending = [task for task in tasks.live.values() if task.status != TaskStatus.RUNNING]
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
@@ -80,6 +81,7 @@ def _check_everything(engine: "Engine") -> None:
     if not engine._held and not engine._more:
         engine.resources.check_idle(engine.now)
     engine.dependencies.check_invariants(engine)
+    engine.recurring.check_invariants(engine)
     engine.starts.check_invariants(engine)
     engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():

@@ -107,9 +107,16 @@ def unblock(engine: "Engine", task: Task) -> None:
 def arrive(engine: "Engine", task: Task) -> None:
     """Nothing but its fixed start, if it has one, keeps the task from its queue. Not stored: the start says it."""
     plan = task.plan
-    if plan is None or not plan.fixed or plan.start <= engine.wall():
+    if plan is None or not plan.fixed:
         make_ready(engine, task)
-        return
+    elif plan.start <= engine.wall():
+        start_is_due(engine, task)
+    else:
+        schedule(engine, task)
+
+
+def schedule(engine: "Engine", task: Task) -> None:
+    """The task waits for its fixed start; when that has passed already, until timers have fired."""
     _move(task, SCHEDULED)
     engine.starts.schedule(task)
     if engine.watched:
@@ -117,8 +124,13 @@ def arrive(engine: "Engine", task: Task) -> None:
 
 
 def start_is_due(engine: "Engine", task: Task) -> None:
-    """The fixed start of a SCHEDULED task has come."""
-    make_ready(engine, task)
+    """The fixed start of a task has come that nothing else keeps: it is READY, unless it overlaps with an occurrence."""
+    assert task.plan is not None
+    over = engine.recurring.overlapping(engine, task) if task.plan.schedule and not task.attempt else ""
+    if over:
+        skip(engine, task, over)
+    else:
+        make_ready(engine, task)
 
 
 def make_ready(engine: "Engine", task: Task) -> None:
@@ -335,7 +347,11 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
 
 
 def skip(engine: "Engine", task: Task, message: str) -> None:
-    """End a BLOCKED task that cannot run any more: an edge is impossible, or an awaited key did not appear."""
+    """End a task that is not to run any more.
+
+    A BLOCKED one: an edge is impossible, or an awaited key did not appear. A SCHEDULED one: the occurrence of its
+    schedule before it is still going.
+    """
     _end(engine, task, SKIPPED, message)
 
 
@@ -343,6 +359,8 @@ def miss(engine: "Engine", task: Task, message: str) -> None:
     """End a waiting task whose fixed start was missed, as its policy says."""
     assert task.plan is not None
     task.pool.figures.fixed_starts += 1
+    if task.plan.schedule:
+        engine.recurring.missed(engine, task, message)
     _end(engine, task, MISSED if task.plan.on_miss == MissPolicy.SKIP else FAILED, message)
 
 
@@ -403,6 +421,8 @@ def _end(
         if plan.hold is not None:
             engine.starts.drop_hold(engine, task)
         engine.starts.ended(task)
+        if plan.schedule:
+            engine.recurring.ended(task)
     task.message = message or ("" if status == SUCCEEDED else ENDS[status])
     task.finished = engine.now + engine.wall_offset
     task.stored = engine.number

@@ -56,9 +56,22 @@ REFUSALS = {Code.RESERVATION_CONFLICT: CONFLICT, Code.OVERLOADED: OVERLOAD, Code
 class Recurring:
     """All schedules of a term, and the live tasks that they have made."""
 
-    __slots__ = ("_ahead", "_damaged", "_schedules", "_waiting", "dropped", "live", "notes", "template_bytes", "unarmed")
+    __slots__ = (
+        "_ahead",
+        "_damaged",
+        "_schedules",
+        "_waiting",
+        "armed",
+        "dropped",
+        "live",
+        "notes",
+        "template_bytes",
+        "unarmed",
+    )
 
     def __init__(self) -> None:
+        self.armed = 0
+        """Schedules that may have a next fire."""
         self.live = Occurrences()
         self.dropped = dict.fromkeys(DROPS, 0)
         """Fires that did not happen, or not as asked, since the term began, by reason."""
@@ -101,13 +114,13 @@ class Recurring:
             schedule.last_task = known.last_task
             if known.timing() == schedule.timing():
                 schedule.added, schedule.through, schedule.local = known.added, known.through, known.local
-        schedule.arm(cron, pool, schedule.through)
+        schedule.set_out(cron, pool, schedule.through)
         if schedule.next is None:
             return Rejection(Code.INVALID, f"cron: {spec.cron!r} names no time that is still to come")
         replaces = known is not None or name in self._damaged
         self._drop_known(engine, name)
         self._keep(engine, schedule)
-        self._place(schedule)
+        self._arm(schedule)
         writes = engine.step.writes
         writes.append(RecurringStored(spec, schedule.added))
         if replaces:
@@ -132,12 +145,22 @@ class Recurring:
         self._schedules[schedule.spec.name] = schedule
         self._count(engine, schedule.spec.template.size)
 
+    def _arm(self, schedule: Schedule) -> None:
+        """It has its place in time from now on."""
+        assert schedule.pool is not None
+        self.armed += 1
+        schedule.pool.schedules += 1
+        self._place(schedule)
+
     def _drop_known(self, engine: "Engine", name: str) -> None:
         self._damaged.pop(name, None)
         known = self._schedules.pop(name, None)
         if known is None:
             return
         self._count(engine, -known.spec.template.size)
+        if known.pool is not None:
+            self.armed -= 1
+            known.pool.schedules -= 1
         if known.entry is not None and known.pool is not None:
             self._ahead.cancel(known.pool, known.entry)
         if known.timer is not None:
@@ -149,7 +172,9 @@ class Recurring:
 
     def _room(self, engine: "Engine", spec: RecurringSpec, known: Schedule | None) -> Rejection | None:
         if known is None and spec.name not in self._damaged and len(self) >= MAX_SCHEDULES:
-            return Rejection(Code.OVERLOADED, f"there are {len(self)} schedules already, which is the most; remove some")
+            return Rejection(
+                Code.OVERLOADED, f"there are {len(self)} schedules already, which is the most; remove some"
+            )
         size, budget = spec.template.size, engine.limits.max_payload_bytes
         held = engine.tasks.payload_bytes - (0 if known is None else known.spec.template.size)
         if held + size <= budget:
@@ -238,18 +263,18 @@ class Recurring:
             schedule.last_task = existing
             return
         key = occurrences.key_of(spec.template.key, start)
-        if key and engine.tasks.by_key(key, engine.now) is not None:
-            detail = f"the key {key!r} belongs to another task; this one runs without a key"
-            self._drop(engine, name, FOREIGN_KEY, start, start, detail)
-            key = ""
+        foreign = bool(key) and engine.tasks.by_key(key, engine.now) is not None
         over = self._overlap(name, start) if start <= wall else ""
-        built = occurrences.build(spec, start, key, self.live.before(name, start))
+        built = occurrences.build(spec, start, "" if foreign else key, self.live.before(name, start))
         outcome = admission.submit_occurrence(engine, built, over)
         if isinstance(outcome, Rejection):
             reason = REFUSALS.get(outcome.code, INVALID)
             self._drop(engine, name, reason, start, start, outcome.message)
             return
         schedule.last_task = outcome.id
+        if foreign:
+            detail = f"the key {key!r} belongs to another task; this one has no key"
+            self._drop(engine, name, FOREIGN_KEY, start, start, detail)
         if over:
             self._drop(engine, name, OVERLAP, start, start, over)
         if outcome.status < TaskStatus.SUCCEEDED:
@@ -294,7 +319,16 @@ class Recurring:
         return f"an earlier occurrence, task {before}, is still going (overlap = skip)" if before else ""
 
     def _drop(
-        self, engine: "Engine", name: str, reason: str, first: int, last: int, detail: str, count: int = 1, *, more: bool = False
+        self,
+        engine: "Engine",
+        name: str,
+        reason: str,
+        first: int,
+        last: int,
+        detail: str,
+        count: int = 1,
+        *,
+        more: bool = False,
     ) -> None:
         self.dropped[reason] += count
         engine.step.at_once.append(OccurrenceDropped(name, reason, first, last, count, more, detail))
@@ -341,8 +375,8 @@ class Recurring:
         cron, pool = checked
         # The rules of the zone may be others than they were: what was dealt with is the time on its clock.
         through = schedule.through
-        schedule.arm(cron, pool, through if schedule.local < 0 else max(through, cron.resolve(schedule.local)))
-        self._place(schedule)
+        schedule.set_out(cron, pool, through if schedule.local < 0 else max(through, cron.resolve(schedule.local)))
+        self._arm(schedule)
 
     def _note(self, name: str, reason: str) -> None:
         self.unarmed += 1
@@ -377,6 +411,11 @@ class Recurring:
             assert schedule.next is None or schedule.next.at > schedule.through, f"{schedule} fires again"
             assert schedule.next is None or not schedule.unarmed, f"{schedule} is not armed but fires"
             assert schedule.spec.name not in self._damaged, f"{schedule} is there and damaged"
+        armed = [schedule for schedule in schedules if schedule.pool is not None]
+        assert self.armed == len(armed), "armed schedules are miscounted"
+        for pool in engine.pools.values():
+            mine = sum(schedule.pool is pool for schedule in armed)
+            assert pool.schedules == mine, f"pool {pool.name}: its schedules are miscounted"
         assert len(self._ahead) == sum(schedule.entry is not None for schedule in schedules), "schedules ahead"
         assert len(self._waiting) == sum(schedule.timer is not None for schedule in schedules), "waiting schedules"
         made = [task for task in engine.tasks.live.values() if task.plan is not None and task.plan.schedule]

@@ -60,7 +60,7 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<Schedule {self.spec.name!r}>"
 
-    def arm(self, cron: Cron, pool: Pool, after: int) -> None:
+    def set_out(self, cron: Cron, pool: Pool, after: int) -> None:
         """Its next fire is the first one after that moment."""
         self.cron, self.pool, self.next, self.unarmed = cron, pool, cron.next(after), ""
 
@@ -130,6 +130,7 @@ def check(engine: "Engine", spec: RecurringSpec, *, again: bool = False) -> Reje
 
 
 def in_file(name: str) -> Rejection:
+    """Why a caller may not change a configured schedule."""
     text = f"name: schedule {name!r} stands in the configuration file of the server, which alone may change it"
     return Rejection(Code.FAILED_PRECONDITION, text)
 

@@ -33,6 +33,7 @@ class Plan:
         "needs",
         "on_miss",
         "place",
+        "schedule",
         "start",
         "tag",
         "wants",
@@ -73,6 +74,8 @@ class Plan:
         """Set while it is SCHEDULED: when it begins to want a hold."""
         self.wants = False
         """It is SCHEDULED, and waits for a hold or has one."""
+        self.schedule = ""
+        """Name of the recurring schedule that made it; empty when none did, or it was not told so yet."""
         self.hold: Group | None = None
         """A slot of this group is held for it."""
 

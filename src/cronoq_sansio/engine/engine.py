@@ -18,7 +18,7 @@ from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, RecurringAdded, RecurringGone, Step
 from cronoq_sansio.engine.dependencies import Dependencies
-from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.dispatch import LEAD_PERCENT, Pool
 from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.lanes import HoldLane, Lane
 from cronoq_sansio.engine.leases import Leases
@@ -294,7 +294,8 @@ class Engine:
             self.awake.append(pool)
 
     def ahead_changed(self, pool: Pool) -> None:
-        """Attempts of the pool have ended: what is due a lead ahead of a start may be due at another time."""
+        """The lead of the pool may have grown: what is due so long ahead of a start may be due earlier."""
+        pool.durations.watch(LEAD_PERCENT)
         self.starts.look(pool)
         self.recurring.look(pool)
 
@@ -356,7 +357,8 @@ class Engine:
         start, plain = lifecycle.start, pool.groups.plain
         starts = pool.starts
         if starts is not None or pool.schedules:
-            self.ahead_changed(pool)
+            if pool.durations.alarmed:
+                self.ahead_changed(pool)
             if starts is not None and starts.armed.count:
                 units = self._serve_armed(pool, starts, units)
         while units:
@@ -559,7 +561,8 @@ class Engine:
         if units and self.dependencies.any:
             units = self.dependencies.fire(self, units)
         for pool in self.awake if self.starts.count or self.recurring.armed else ():
-            self.ahead_changed(pool)
+            if pool.durations.alarmed:
+                self.ahead_changed(pool)
         if units and self.starts.count:
             units = self.starts.fire(self, units)
         if units and self.recurring.armed and not self._held:

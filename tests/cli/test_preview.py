@@ -124,8 +124,9 @@ def test_the_end_is_told(run):
         ([], 'Command "recurring preview" parameter CRON requires an argument.'),
         (
             ["30 2 * 3 0#2", "--tz", "America/New_York", "--dst-gap", "skip", "--from", "2027-01-01"],
-            "cron: it never fires before 2200, or only at times that the clocks skip",
+            "cron: it never fires: the clocks of America/New_York skip every time that it names, and dst_gap is skip",
         ),
+        (["0 0 29 2 *", "--from", "2199-01-01"], "cron: it does not fire before 2200"),
     ],
 )
 def test_what_cannot_be_shown_is_one_sentence_and_2(run, arguments, sentence):

@@ -67,6 +67,7 @@ def compiled(expression, zone="", **options):
         ("0 9 29 2 *", "", {}, "2028-02-29T09:00Z", "2032-02-29T09:00Z 2036-02-29T09:00Z"),
         ("0 0 29 2 *", "", {}, "2096-03-01T00:00Z", "2104-02-29T00:00Z"),
         ("0 0 * 2 1#5", "", {}, "2044-03-01T00:00Z", "2072-02-29T00:00Z 2112-02-29T00:00Z"),
+        ("0 12,18 * 2 1#5", "", {}, "2044-02-29T13:00Z", "2044-02-29T18:00Z 2072-02-29T12:00Z"),
         ("0 0 13 * fri", "", {}, "2027-08-01T00:00Z", "08-06T00:00 08-13T00:00 08-20T00:00"),
         ("0 0 31 2 fri", "", {}, "2027-01-30T00:00Z", "02-05T00:00 02-12T00:00"),
         ("0 0 L * ?", "", {}, "2028-02-01T00:00Z", "02-29T00:00 03-31T00:00"),
@@ -140,10 +141,20 @@ def test_any_time_may_be_the_start(after):
 
 def test_what_fires_in_gaps_alone_never_fires():
     """The second Sunday of March at 02:30 is always skipped in New York."""
-    cron = compiled("30 2 * 3 0#2", "America/New_York", gap="skip")
-    assert cron.next(ns("2027-01-01T00:00Z")) is None
-    assert cron.next(ns("2004-01-01T00:00Z")).at == ns("2004-03-14T07:30Z"), "the rules were others"
+    said = compile_cron("30 2 * 3 0#2", "America/New_York", gap="skip")
+    assert said == (
+        "cron: it never fires: the clocks of America/New_York skip every time that it names, and dst_gap is skip"
+    )
     assert compiled("30 2 * 3 0#2", "America/New_York").next(ns("2027-01-01T00:00Z")).mark == "moved"
+    assert compiled("30 2 * 3 0#2", "Europe/Berlin", gap="skip").next(ns("2027-01-01T00:00Z")).mark == ""
+
+
+def test_after_many_skipped_times_in_a_row_the_search_ends():
+    """The same in a schedule that was not refused: its search does not go on to 2200."""
+    moved = compiled("30 2 * 3 0#2", "America/New_York")
+    skipped = Cron(moved._names, moved._zone, True, "first")
+    assert skipped.next(ns("2027-01-01T00:00Z")) is None
+    assert skipped.next(ns("2004-01-01T00:00Z")).at == ns("2004-03-14T07:30Z"), "the rules were others"
 
 
 # --- latest and resolve

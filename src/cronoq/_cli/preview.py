@@ -65,7 +65,7 @@ def preview(
         usage(compiled)
     fires = cron_preview.preview(compiled, time.time_ns() if begin is None else _moment(begin, compiled), count)
     if not fires:
-        usage("cron: it never fires before 2200, or only at times that the clocks skip")
+        usage("cron: it does not fire before 2200")
     if json:
         asked = {"cron": cron, "tz": zone, "dst_gap": dst_gap, "dst_fold": dst_fold, "tzdata": TZDATA_VERSION}
         document({**asked, "fires": [_document(fire) for fire in fires]})

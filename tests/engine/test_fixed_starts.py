@@ -10,8 +10,7 @@ from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.errors import Code
 from cronoq_sansio.settings import LimitSettings, ResourceSettings
 from cronoq_sansio.spec import MissPolicy, Priority, TaskStatus
-
-from .harness import START, Rig, attempts, pool, spec
+from tests.engine.harness import START, Rig, attempts, pool, spec
 
 SKIP, FAIL, RUN_LATE = MissPolicy.SKIP, MissPolicy.FAIL, MissPolicy.RUN_LATE
 

@@ -1,4 +1,4 @@
-"""A schedule through the night in which New York changes to summer time; python recurring.py."""
+"""A schedule in the two nights in which New York sets its clocks; python recurring.py."""
 
 from datetime import UTC, datetime
 from zoneinfo import ZoneInfo
@@ -9,26 +9,27 @@ from cronoq.client import Client
 from cronoq.testing import run, serve
 from cronoq.worker import Lease, Worker
 
-EVENING = datetime(2027, 3, 13, 6, tzinfo=UTC)
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-async def main() -> None:
-    async with serve(now=EVENING) as server, Client(server.target) as client:
-        await client.add_recurring(
-            "nightly", "30 2 * * *", "books", tz="America/New_York", kind="report", key="report", deadline_in=600
-        )
+async def work(lease: Lease) -> None:
+    start = datetime.fromisoformat(lease.key.partition("@")[2])
+    print(f"{lease.tags['cronoq.recurring']}: {lease.key}, {start.astimezone(NEW_YORK):%H:%M} in New York")
 
-        async def work(lease: Lease) -> None:
-            start = datetime.fromisoformat(lease.key.partition("@")[2])
-            print(f"{lease.key} is {start.astimezone(NEW_YORK):%d %H:%M} in New York; {lease.tags['cronoq.recurring']}")
 
+async def night(cron: str, begin: datetime, minutes: int) -> None:
+    async with serve(now=begin) as server, Client(server.target) as client:
+        await client.add_recurring("nightly", cron, tz="America/New_York", kind="report", key="report")
         async with Worker(server.target, "default", work):
-            await trio.sleep(49 * 3_600)
-
+            await trio.sleep(minutes * 60)
         (schedule,) = await client.list_recurring()
-        print("next:", datetime.fromtimestamp(schedule.next_at, UTC))
-        print("removed:", await client.remove_recurring("nightly"))
+        print(f"{schedule.cron} is next due at {datetime.fromtimestamp(schedule.next_at, NEW_YORK)}")
+        await client.remove_recurring("nightly")
+
+
+async def main() -> None:
+    await night("30 2 * * *", datetime(2027, 3, 14, 6, 55, tzinfo=UTC), 10)  # 02:30 does not exist
+    await night("30 1 * * *", datetime(2027, 11, 7, 5, 25, tzinfo=UTC), 70)  # 01:30 comes twice
 
 
 if __name__ == "__main__":

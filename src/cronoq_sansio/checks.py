@@ -50,14 +50,12 @@ def check_key(field: str, value: str, limit: int) -> Rejection | None:
 
 def check_key_prefix(field: str, value: str, limit: int) -> Rejection | None:
     """The key of a schedule's template: `limit` holds for the keys of the occurrences, which are longer."""
-    size = len(value.encode())
-    if size + OCCURRENCE_KEY_LENGTH > limit and value:
-        most = max(limit - OCCURRENCE_KEY_LENGTH, 0)
-        return invalid(
-            f"{field}: {size} bytes, at most {most} are allowed: the key of an occurrence has {OCCURRENCE_KEY_LENGTH}"
-            " more, for its start (limits.max_key_len)"
-        )
-    return check_key(field, value, limit)
+    longest = max(limit - OCCURRENCE_KEY_LENGTH, 0)
+    fault = check_text(field, value, longest)
+    if fault is not None and len(value.encode()) > longest:
+        rest = f"limits.max_key_len less {OCCURRENCE_KEY_LENGTH} for the time of the occurrence"
+        return invalid(f"{fault.message} ({rest})")
+    return fault or check_key(field, value, limit)
 
 
 def check_pairs(

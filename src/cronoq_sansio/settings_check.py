@@ -191,8 +191,8 @@ class _Checker:
             OutputSettings(**outputs),
             pools,
             resources,
-            recurring,
-            AuthSettings(**auth),
+            recurring=recurring,
+            auth=AuthSettings(**auth),
         )
 
     def _wrong(self, path: str, message: str) -> None:
@@ -409,6 +409,10 @@ class _Checker:
             if values.get("name"):
                 self._unique(values["name"], path, first)
             schedules.append(reader.read(path, values))
+        size = sum(schedule.template.size for schedule in schedules)
+        if size > self.limits.max_payload_bytes:
+            most = f"at most limits.max_payload_bytes, here {self.limits.max_payload_bytes}, are allowed"
+            self._wrong("recurring", f"the tasks of all schedules have up to {size} bytes as encoded; {most}")
         return tuple(schedules)
 
     def _check_kind(self, entry: Mapping[str, object], path: str, kind: str | None, table: Table) -> None:

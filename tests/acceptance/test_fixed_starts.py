@@ -15,7 +15,7 @@ from tests.acceptance.server import HANG, run_cli
 from tests.acceptance.workers import Worker, serving
 
 NAMES = ("default", "met", "full", "missed", "shown", "cancelled", "retried", "batch")
-SERVER = {"pools": "".join(f'[[pools]]\nname = "{name}"\nmax = 100\nmin = 1\n' for name in NAMES) + (
+SERVER = {"pools": "".join(f'[[pools]]\nname = "{name}"\nmax = 100\n' for name in NAMES) + (
     '[[pools]]\nname = "two"\nmax = 2\n[[pools]]\nname = "busy"\nmax = 2\n'
 )}  # fmt: skip
 SECOND = 10**9

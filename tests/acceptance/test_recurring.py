@@ -17,6 +17,7 @@ from tests.acceptance.server import HANG, run_cli
 from tests.acceptance.workers import serving
 
 NAMES = ("default", "often", "foreign", "overlap", "cli", "queue", "own")
+STORES = ["sqlite"]
 SERVER = {"pools": "".join(f'[[pools]]\nname = "{name}"\nmax = 100\n' for name in NAMES)}
 SECOND = 10**9
 EVERY_SECOND = "* * * * * *"

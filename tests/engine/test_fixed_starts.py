@@ -479,3 +479,13 @@ def test_ten_thousand_due_in_one_second_come_in_portions() -> None:
     assert rig.engine.running == 10_000
     assert 20 <= steps <= 40
     rig.engine.check_invariants(None)
+
+
+def test_who_depends_on_one_that_the_pump_found_missed_hears_of_it_in_the_same_step() -> None:
+    rig = rig_of(0)
+    rig.submit(spec("parent", start=at(10), on_miss=SKIP))
+    [child] = rig.submit(spec(deps=["parent"]))
+    rig.advance(10 * SECOND)
+    rig.now += 5 * SECOND
+    rig.slots(1)
+    assert rig.status(child) == "SKIPPED"

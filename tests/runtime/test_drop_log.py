@@ -4,6 +4,8 @@ import re
 from dataclasses import replace
 
 import pytest
+import trio
+from trio.testing import MockClock
 
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.drop_log import DropLog, moment
@@ -13,6 +15,8 @@ from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import OccurrenceDropped
 from cronoq_sansio.service.messages_recurring import LogDrop
+from cronoq_sansio.wire import pb
+from tests.runtime.house import DurableStore, House
 
 AT = 1_805_007_600 * SECOND
 DROP = OccurrenceDropped("nightly", "conflict", AT, AT, 1, False, "the calendar is full")
@@ -68,6 +72,12 @@ def test_the_level_of_a_reason(rig: Rig, reason: str, begins: str) -> None:
     assert line.startswith(begins)
 
 
+def test_keys_are_not_logged(rig: Rig) -> None:
+    rig.log.note(replace(DROP, reason="foreign_key", detail="the key 'secret' belongs to another task"))
+    (line,) = rig.lines()
+    assert "secret" not in line and "another task has the key" in line
+
+
 def test_one_line_a_minute_says_how_many_there_were(rig: Rig) -> None:
     for second in range(121):
         rig.now = second * SECOND
@@ -110,6 +120,24 @@ def test_the_performer_logs_them(rig: Rig) -> None:
     performer.perform([LogDrop(DROP), LogDrop(DROP)])
     assert len(rig.lines()) == 1
     assert performer.flush() == [], "it concerns no connection"
+
+
+async def test_what_recovery_drops_is_told_too(nursery: trio.Nursery, autojump_clock: MockClock, rig: Rig) -> None:
+    """An occurrence that was made ahead of a fault is missed when the next term begins."""
+    store = DurableStore()
+    house = await House(nursery, store).open()
+    template = pb.TaskSpec(on_miss=pb.MISS_POLICY_SKIP)
+    request = pb.RecurringRequest(name="nightly", cron="15 22 * * *", template=template)
+    assert isinstance(await house.caller().call("Admin/AddRecurring", request, pb.Empty), pb.Empty)
+    await trio.sleep(99.5)  # it is 22:13:20 when the test begins
+    house.server.request_stop()
+    await trio.sleep(3)
+    assert house.code == 0 and rig.lines() == []
+    house = await House(nursery, store).open()
+    await trio.sleep(1)
+    (line,) = rig.lines()
+    assert "schedule=nightly" in line and "reason=missed" in line and "at=2023-11-14T22:15:00Z" in line
+    nursery.cancel_scope.cancel()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Calls about recurring schedules: what the engine is asked, when its answer is told, and as what."""
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -13,9 +14,11 @@ from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as words
 from cronoq_sansio.service.schedules import FAULTS_OF_A_TEMPLATE, ScheduleCall
-from cronoq_sansio.settings import LimitSettings, Settings
+from cronoq_sansio.settings import LimitSettings, PoolSettings, Settings
 from cronoq_sansio.spec import RecurringSpec
+from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.protobuf_codec import ROUTES
+from cronoq_sansio.wire.protobuf_worker import encode_for_worker
 from tests.service.harness import Harness, spec
 
 NIGHTLY = RecurringSpec("nightly", "0 2 * * *", "", spec())
@@ -213,3 +216,139 @@ def test_a_drop_beside_an_abort():
     assert words.LogDrop(drop) in performed
     (abort,) = [action.message for action in performed if isinstance(action, m.SendToWorker)]
     assert abort.lease == lease
+
+
+# --- with the engine's own answers
+
+EVERY_SECOND = RecurringSpec("often", "* * * * * *", "", spec(key="o"))
+YEARLY = replace(NIGHTLY, name="yearly", cron="0 0 1 1 *")
+
+
+def added(rig, *schedules):
+    """These are there, durably."""
+    for made in schedules:
+        call = rig.call(words.AddRecurring(made))
+        rig.durable()
+        assert rig.answer(call) == words.RecurringAddedReply()
+
+
+def listed(rig):
+    call = rig.call(words.ListRecurring())
+    rig.durable()
+    return [(view.spec.name, view.last_task) for view in rig.answer(call).schedules]
+
+
+@pytest.mark.parametrize("volatile", [False, True])
+def test_schedules_are_listed_by_name(volatile):
+    rig = Harness(volatile=volatile)
+    added(rig, YEARLY, NIGHTLY, EVERY_SECOND)
+    assert listed(rig) == [("nightly", 0), ("often", 0), ("yearly", 0)]
+    assert rig.service.statistics()["schedules"] == 3
+    if not volatile:
+        assert list(rig.schedules) == ["yearly", "nightly", "often"]
+
+
+def test_a_schedule_that_is_not_stored_yet_is_not_shown():
+    rig = Harness()
+    added(rig, NIGHTLY)
+    rig.call(words.AddRecurring(YEARLY))
+    rig.call(words.RemoveRecurring("nightly"))
+    call = rig.call(words.ListRecurring())
+    rig.durable(1)
+    assert rig.answer(call) is None
+    rig.durable(1)
+    assert [view.spec.name for view in rig.answer(call).schedules] == ["yearly"]
+
+
+def test_a_removal_is_told_with_what_there_was():
+    rig = Harness()
+    added(rig, NIGHTLY)
+    first, second = rig.call(words.RemoveRecurring("nightly")), rig.call(words.RemoveRecurring("nightly"))
+    assert rig.answer(first) is None and rig.answer(second) is None, "that there is none is not stored either"
+    rig.durable()
+    assert [rig.answer(call).removed for call in (first, second)] == [True, False]
+    assert rig.schedules == {}
+
+
+BAD = [
+    (replace(NIGHTLY, cron="* * * *"), "cron: "),
+    (replace(NIGHTLY, cron=""), "cron: "),
+    (replace(NIGHTLY, cron="0 0 31 2 *"), "cron: "),
+    (replace(NIGHTLY, tz="Mars/Olympus"), "tz: "),
+    (replace(NIGHTLY, tz="../etc/passwd"), "tz: "),
+    (replace(NIGHTLY, template=spec("nowhere")), "template: unknown pool 'nowhere'"),
+    (replace(NIGHTLY, template=spec(resources=(("gpu", 1),))), "template.resources['gpu']: "),
+    (replace(NIGHTLY, template=spec(attempts=0)), "template.retry.max_attempts"),
+]
+
+
+@pytest.mark.parametrize(("bad", "begins"), BAD, ids=[begins for _, begins in BAD])
+def test_whatever_is_wrong_with_a_schedule_is_invalid(bad, begins):
+    rig = Harness()
+    answer = rig.answer(rig.call(words.AddRecurring(bad)))
+    assert answer.code is Code.INVALID and answer.message.startswith(begins)
+    assert not rig.waiting and listed(rig) == []
+
+
+def test_schedules_of_the_configuration_are_changed_there_alone():
+    rig = Harness(Settings(recurring=(replace(NIGHTLY, configured=True),)))
+    rig.durable()
+    assert list(rig.schedules) == ["nightly"]
+    for request in (words.AddRecurring(NIGHTLY), words.RemoveRecurring("nightly")):
+        answer = rig.answer(rig.call(request))
+        assert answer.code is Code.FAILED_PRECONDITION and "configuration file" in answer.message
+    assert listed(rig) == [("nightly", 0)]
+
+
+def test_an_occurrence_that_is_refused_is_logged_once_each():
+    """One slot of one may be reserved: two schedules of every second cannot both have it."""
+    settings = Settings(pools=(PoolSettings(max=1),))
+    rig = Harness(settings)
+    added(rig, EVERY_SECOND, replace(EVERY_SECOND, name="too", template=spec(key="t")))
+    rig.worker()
+    rig.advance(10 * SECOND)
+    rig.durable()
+    reasons = {(drop.name, drop.reason) for drop in rig.drops}
+    assert ("too", "conflict") in reasons and all(drop.count == 1 for drop in rig.drops)
+    assert all("reserv" in drop.detail for drop in rig.drops if drop.reason == "conflict")
+    counts = dict(rig.engine.snapshot(rig.now).occurrences_dropped)
+    assert sum(counts.values()) == len(rig.drops)
+
+
+def test_a_worker_learns_the_schedule_and_the_deadline():
+    rig = Harness()
+    added(rig, replace(EVERY_SECOND, template=spec(key="o", deadline_in=5 * SECOND)))
+    stream = rig.worker()
+    rig.advance(3 * SECOND)
+    rig.durable()
+    rig.advance(SECOND)
+    rig.durable()
+    lease = next(iter(rig.peers[stream].leases.values()))
+    found = pb.ServerMessage.FromString(encode_for_worker(lease)).lease
+    start = found.deadline_unix_ns - 5 * SECOND
+    assert dict(found.tags) == {"cronoq.recurring": "often"}
+    assert start % SECOND == 0 and found.key == f"o@{moment(start)}"
+
+
+def moment(wall):
+    return datetime.fromtimestamp(wall // SECOND, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def test_while_the_server_stops_nothing_fires_and_removals_are_taken():
+    rig = Harness()
+    added(rig, EVERY_SECOND)
+    stream = rig.worker()
+    rig.submit()
+    rig.durable()
+    rig.handle(m.StopRequested(30 * SECOND))
+    rig.durable()
+    before = len(rig.engine.tasks.live)
+    rig.advance(10 * SECOND)
+    assert len(rig.engine.tasks.live) <= before
+    removed = rig.call(words.RemoveRecurring("often"))
+    rig.durable()
+    assert rig.answer(removed).removed
+    for lease in rig.leases(stream):
+        rig.say(stream, m.Complete(lease, b"", ""))
+    rig.durable()
+    assert rig.finished

@@ -193,8 +193,8 @@ LONG = "x" * 300
         ({"content_type": LONG}, f"recurring[0].content_type: 300 bytes, at most {MAX_CONTENT_TYPE} are allowed"),
         (
             {"key": "x" * 236},
-            "recurring[0].key: 236 bytes, at most 235 are allowed: the key of an occurrence has 21 more, for its start"
-            " (limits.max_key_len)",
+            "recurring[0].key: 236 bytes, at most 235 are allowed (limits.max_key_len less 21 for the time of the"
+            " occurrence)",
         ),
         (
             {"key": "a@2026-01-02T03:04:05Z"},
@@ -305,6 +305,18 @@ def test_a_task_must_fit_a_message():
 def test_there_are_not_more_than_the_engine_takes():
     entries = [{"name": str(number), "cron": "0 9 * * *"} for number in range(MAX_SCHEDULES + 1)]
     assert refused(*entries) == [f"recurring: found {MAX_SCHEDULES + 1} schedules; allowed are at most {MAX_SCHEDULES}"]
+
+
+def test_the_tasks_of_all_schedules_must_fit_the_budget():
+    limits = {"max_message_bytes": 4096, "max_payload_bytes": 4096}
+    size = FIXED_BYTES + 2 * len("default")
+    most, rest = divmod(4096, size)
+    entries = [MINIMAL | {"name": str(number)} for number in range(most + 1)]
+    assert rest and isinstance(check(*entries[1:], limits=limits), Settings)
+    assert refused(*entries, limits=limits) == [
+        f"recurring: the tasks of all schedules have up to {size * (most + 1)} bytes as encoded;"
+        " at most limits.max_payload_bytes, here 4096, are allowed"
+    ]
 
 
 def test_what_stands_there_in_another_form_is_told():

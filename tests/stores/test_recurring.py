@@ -8,9 +8,9 @@ import pytest
 from anyio import to_thread
 
 from cronoq._stores.base import StoreUnavailable
-from cronoq._stores.sqlite_recurring import FOLDS, GAPS
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.cron import FOLDS, GAPS
 from cronoq_sansio.spec import MissPolicy, Overlap, RecurringSpec, Scheduling, TaskSpec
 from tests.stores.support import (
     UNIX,

@@ -18,7 +18,8 @@ from cronoq._cli.contract import print_proto
 from cronoq._cli.demo import demo
 from cronoq._cli.failures import CLOSED_PIPE, DONE, FAILED, INTERRUPTED, PROGRAM, USAGE, CommandFailure
 from cronoq._cli.listing import list_tasks, snapshot, workers
-from cronoq._cli.schedules import add_schedule, list_schedules, remove_schedule
+from cronoq._cli.preview import preview
+from cronoq._cli.recurring import add_schedule, list_schedules, remove_schedule
 from cronoq._cli.serving import check, init, serve
 from cronoq._cli.tasks import cancel, get, submit, wait
 from cronoq._cli.watching import watch
@@ -49,6 +50,7 @@ recurring = App(name="recurring", version_flags=[])
 recurring.default(list_schedules)
 recurring.command(add_schedule, name="add")
 recurring.command(remove_schedule, name="remove")
+recurring.command(preview)
 app.command(recurring)
 app.command(worker)
 app.command(demo)

@@ -89,6 +89,7 @@ def _settings(
     repeated: Mapping[str, Iterable[Mapping[str, Any]]],
     tables: Mapping[str, Any],
 ) -> "Settings":
+    from cronoq_sansio.engine.cron import compile_cron
     from cronoq_sansio.settings import LimitSettings
     from cronoq_sansio.settings_check import check_settings
 
@@ -98,7 +99,7 @@ def _settings(
     for name, given in repeated.items():
         if listed := [dict(table) for table in given]:
             document[name] = listed
-    checked = check_settings(document, payload_budget=LimitSettings().max_payload_bytes)
+    checked = check_settings(document, payload_budget=LimitSettings().max_payload_bytes, cron_check=compile_cron)
     if isinstance(checked, tuple):
         raise ConfigError(tuple(str(problem) for problem in checked))
     server: dict[str, Any] = {"grpc_addr": ("127.0.0.1", 0)}

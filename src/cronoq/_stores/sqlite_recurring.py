@@ -8,6 +8,7 @@ from cronoq._stores.base import ScheduleWrites
 from cronoq._stores.sqlite_reader import read_portion
 from cronoq._stores.sqlite_rows import delete_from, insert_into
 from cronoq._stores.stored_spec import UndecodableSpec, decode_template, encode_template
+from cronoq_sansio.engine.cron import FOLDS, GAPS
 from cronoq_sansio.engine.records import (
     LoadedRecord,
     RecurringDamaged,
@@ -21,8 +22,6 @@ _NONE = type(None)
 _TYPES = (int, str, str, str, int, str, str, int, int, str, str, str, int, str, bytes)
 _NEVER_FIRED = (*_TYPES, _NONE, _NONE, _NONE)
 _FIRED = (*_TYPES, int, int, int)
-GAPS = ("shift", "skip")
-FOLDS = ("first", "last", "both")
 _DAMAGED = "the stored row is damaged: "
 
 

@@ -15,7 +15,7 @@ When both fields of days are restricted, that is neither `*` nor `?`, a day coun
 
 What croniter reads differently from other programs is refused, with what to write instead: a range of one value
 (`5-5`, which it takes for the whole field), steps over ranges that wrap, steps longer than the field, and a weekday of
-the month beside a day of the month. So are its extensions: random and hashed values, nicknames, years, nearest weekdays.
+the month beside a day of one. So are its extensions: random or hashed values, nicknames, years, nearest weekdays.
 """
 
 import re

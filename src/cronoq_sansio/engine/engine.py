@@ -18,7 +18,7 @@ from cronoq_sansio.engine import admission, invariants, lifecycle, listing
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, RecurringAdded, RecurringGone, Step
 from cronoq_sansio.engine.dependencies import Dependencies
-from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.dispatch import LEAD_PERCENT, Pool
 from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.lanes import HoldLane, Lane
 from cronoq_sansio.engine.leases import Leases
@@ -189,6 +189,8 @@ class Engine:
                 awake.pop().queued = self._more = self._cut = False
             else:
                 self._more = self._cut = True
+            if self.dependencies.unsettled:  # a fixed start was found to be missed
+                self._consequences()
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:
@@ -292,7 +294,8 @@ class Engine:
             self.awake.append(pool)
 
     def ahead_changed(self, pool: Pool) -> None:
-        """Attempts of the pool have ended: what is due a lead ahead of a start may be due at another time."""
+        """The lead of the pool may have grown: what is due so long ahead of a start may be due earlier."""
+        pool.durations.watch(LEAD_PERCENT)
         self.starts.look(pool)
         self.recurring.look(pool)
 
@@ -308,6 +311,8 @@ class Engine:
                 units = dependencies.settle(self, units)
             if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
                 units = self._pump(units)
+                if units and dependencies.unsettled and not dependencies.held:
+                    continue  # a fixed start was found to be missed
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1
@@ -316,6 +321,8 @@ class Engine:
         for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
+            if pool.starts is not None or pool.schedules:
+                self.ahead_changed(pool)
 
     def _pump(self, units: int) -> int:
         """Start what can start (engine.md section 4); the units that are left."""
@@ -350,7 +357,8 @@ class Engine:
         start, plain = lifecycle.start, pool.groups.plain
         starts = pool.starts
         if starts is not None or pool.schedules:
-            self.ahead_changed(pool)
+            if pool.durations.alarmed:
+                self.ahead_changed(pool)
             if starts is not None and starts.armed.count:
                 units = self._serve_armed(pool, starts, units)
         while units:
@@ -553,7 +561,8 @@ class Engine:
         if units and self.dependencies.any:
             units = self.dependencies.fire(self, units)
         for pool in self.awake if self.starts.count or self.recurring.armed else ():
-            self.ahead_changed(pool)
+            if pool.durations.alarmed:
+                self.ahead_changed(pool)
         if units and self.starts.count:
             units = self.starts.fire(self, units)
         if units and self.recurring.armed and not self._held:

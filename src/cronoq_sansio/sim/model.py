@@ -5,9 +5,10 @@ every pick and counts everything anew whenever a count is asked for; what it kee
 words with the engine (events, specifications, settings) and the formula of the backoff, and nothing else. It is meant
 for a few dozen tasks.
 
-The rules stand in `model_rules.py` (what runs next), `model_admission.py` (what is taken in), `model_recovery.py` and
-here (what happens to a task). `notes` counts each rule that was followed, as pairs of operation and outcome, so that a
-test can tell what a random run never reached.
+The rules stand in `model_rules.py` (what runs next), `model_starts.py` (fixed starts), `model_recurring.py`
+(schedules), `model_scaling.py` (targets), `model_admission.py` (what is taken in), `model_recovery.py` and here (what
+happens to a task). `notes` counts each rule that was followed, as pairs of operation and outcome, so that a test can
+tell what a random run never reached.
 """
 
 from collections import Counter
@@ -15,16 +16,23 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from random import Random
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import retry
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.sim import model_admission as admission
+from cronoq_sansio.sim import model_recurring as recurring
 from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim import model_scaling as scaling
+from cronoq_sansio.sim import model_starts as starts
+from cronoq_sansio.sim import model_view
 from cronoq_sansio.sim.model_state import (
     NaiveEnded,
     NaiveGroup,
     NaiveLease,
     NaiveResource,
+    NaiveScale,
+    NaiveSchedule,
     NaiveSubmission,
     NaiveTask,
     met,
@@ -72,6 +80,13 @@ class Model:
         self.news: list[NaiveEnded] = []
         """Ends that the children have not heard of yet."""
         self.waiting: list[NaiveSubmission] = []
+        self.schedules: dict[str, NaiveSchedule] = {}
+        """By name."""
+        self.dropped: Counter[str] = Counter()
+        """Fires of schedules that did not happen, or not as asked, by reason."""
+        self.scales = [NaiveScale(pool) for pool in settings.pools]
+        self.next_tick = now + SECOND
+        """When the targets of the pools are looked at next."""
         self.places = 0
         self.turn = 0
         self.excused = 0
@@ -82,6 +97,8 @@ class Model:
         self.deaf = False
         """Children do not hear of ends, and the rows of keys that came do not say so yet."""
         self.watched = False
+        self.reviving = False
+        """Recovery: nobody's start has come before everything is there."""
         self.said: list[Said] = []
         self.totals: Counter[str] = Counter()
         self.notes: Counter[tuple[str, str]] = Counter()
@@ -89,6 +106,7 @@ class Model:
     def handle(self, events: Sequence[ev.Event], now: int) -> list[Said]:
         """Apply events in order, then dispatch; what was decided."""
         self.now = max(self.now, now)
+        scaling.tick(self)
         self.said = []
         follows = [type(event) for event in events] != [ev.LeasesReleased]  # else nothing follows from it
         if follows:
@@ -151,38 +169,16 @@ class Model:
         times = [task.due for task in self.tasks.values() if task.due is not None]
         if not self.parked:
             times += [lease.due() + self.excused for lease in self.leases if lease.held]
+        times += [moment - self.wall_offset for moment in starts.moments(self)]
         if not self.held:
-            starts = [rules.earliest_start(self, task) for task in rules.parked(self)]
-            times += [start for start in starts if start is not None]
+            times += [moment - self.wall_offset for moment in recurring.moments(self)]
+            found = [rules.earliest_start(self, task) for task in rules.parked(self)]
+            times += [start for start in found if start is not None]
         return min(times, default=None)
 
     def view(self) -> dict[str, object]:
         """Everything that can be compared with an engine."""
-        pools = [pool.name for pool in self.settings.pools]
-        pending = [task for task in self.tasks.values() if task.status != TaskStatus.RUNNING]
-        return {
-            "tasks": {task.id: (task.status.name, task.attempt, task.spec.pool) for task in self.tasks.values()},
-            "pending": {
-                name: [sum(task.spec.pool == name and task.priority == index for task in pending) for index in range(4)]
-                for name in pools
-            },
-            "groups": {
-                name: sorted(
-                    (group.labels, group.capacity, rules.busy(self, group))
-                    for group in self.groups
-                    if group.pool == name
-                )
-                for name in pools
-            },
-            "leases": {lease.id: (lease.task.id, lease.labels, lease.held) for lease in self.leases},
-            "plans": {
-                task.id: (0 if task.asked.deadline is None else task.estimate, task.tag, task.place, task.parked)
-                for task in self.tasks.values()
-                if task.spec.scheduling is not None or rules.has_shares(task.pool)
-            },
-            "remembered": sorted(ended.id for ended in self.remembered if self.swept or ended.expires > self.now),
-            "totals": {name: count for name, count in sorted(self.totals.items()) if count},
-        }
+        return model_view.view(self)
 
     # --- the life of a task
 
@@ -195,6 +191,8 @@ class Model:
         """A new task; it has its edges. `runs`: it will once they are met."""
         self.tasks[task.id] = task
         self.totals["submitted"] += 1
+        for scale in self.scales:
+            scale.arrivals += scale.pool is task.pool and not task.fixed
         self.tell(task)
         if task.edges:
             self.store(task, 0 if task.due is None else task.due + self.wall_offset)
@@ -202,14 +200,24 @@ class Model:
             self.make_ready(task)
 
     def make_ready(self, task: NaiveTask) -> None:
-        """Nothing keeps it from running but slots and resources."""
-        task.status = TaskStatus.READY
+        """Nothing keeps it from running but slots and resources, and its start, which may not have come."""
         task.due = None
+        new = task.fixed and not task.attempt and task.status != TaskStatus.RUNNING
+        if new and (self.reviving or self.wall() < task.fixed_start):
+            task.status = TaskStatus.SCHEDULED
+            self.tell(task)
+            return
+        if new and recurring.overlaps(self, task):
+            recurring.skip(self, task)
+            return
+        task.status, task.wants = TaskStatus.READY, False
         self.queue(task)
         self.tell(task)
 
     def queue(self, task: NaiveTask) -> None:
         """It goes into a queue: what its place there depends on is decided now."""
+        if task.fixed:
+            return
         hint = task.asked.duration_hint
         task.estimate = self.learned.estimate(task.pool, task.spec.kind) if hint is None else hint
         if task.tag < 0 and rules.has_shares(task.pool) and task.asked.deadline is None:
@@ -223,7 +231,7 @@ class Model:
         """One more attempt."""
         for name, units in task.asked.resources:
             self.resources[name].level -= units  # of a semaphore nobody looks at it
-        task.called = False
+        task.called, task.hold = False, None
         task.status = TaskStatus.RUNNING
         task.attempt += 1
         share = (task.pool.name, task.priority)
@@ -347,12 +355,19 @@ class Model:
             self.note("cancel", "not live")
         self.said.append(("cancelled", event.request, task is not None))
 
+    def _put(self, event: ev.RecurringPut) -> None:
+        recurring.put(self, event)
+
+    def _removed(self, event: ev.RecurringRemoved) -> None:
+        recurring.remove(self, event)
+
     def _capacity(self, event: ev.GroupCapacitySet) -> None:
         known = [group for group in self.groups if (group.pool, group.labels) == (event.pool, event.labels)]
         group = known[0] if known else NaiveGroup(event.pool, event.labels)
         group.capacity = event.capacity
         if not known:
             self.groups.append(group)
+        starts.drop_holds(self)
         before = len(self.groups)
         self.drop_groups()
         self.note("capacity", "group dropped" if known and len(self.groups) < before else "set")
@@ -409,7 +424,8 @@ class Model:
         if lease is not None:
             assert lease.started is not None
             task = self.end_lease(lease)
-            self.learned.add(task.pool.name, task.spec.kind, self.now - self.excused - lease.started)
+            duration = self.now - self.excused - lease.started
+            self.learned.add(task.pool.name, task.spec.kind, duration, fixed=task.fixed)
             self.end(task, TaskStatus.SUCCEEDED)
 
     def _failed(self, event: ev.AttemptFailed) -> None:
@@ -434,7 +450,7 @@ class Model:
             for group in self.groups
             if (group.pool, group.labels in event.groups) == (lease.task.pool.name, True)
             and rules.carries(group.labels, lease.task.asked.labels)
-            and rules.busy(self, group) - (group.labels == lease.labels) < group.capacity
+            and rules.filled(self, group) - (group.labels == lease.labels) < group.capacity
         ]
         if not room:
             self.note("nack", "failed")
@@ -477,9 +493,11 @@ class Model:
             else:
                 self._give_up(lease, "lease_expiries", "lease expired")
         self.fire()
+        if not self.held:
+            recurring.fire(self)
 
     def fire(self) -> None:
-        """Backoffs that are over, then waits for keys that lasted long enough."""
+        """Backoffs that are over, then waits for keys that lasted long enough, then starts."""
         for status, what in ((TaskStatus.RETRYING, "backoff over"), (TaskStatus.BLOCKED, "awaited in vain")):
             due = [
                 (task.due, task.turn, task)
@@ -492,6 +510,7 @@ class Model:
                     self.make_ready(task)
                 else:
                     self.end(task, TaskStatus.SKIPPED)
+        starts.fire(self)
 
     def _give_up(self, lease: NaiveLease, count: str, reason: str) -> None:
         self.note("timer", reason)
@@ -518,6 +537,8 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.SubmissionWithdrawn: Model._withdrawn,
     ev.BatchSubmitted: Model._batch,
     ev.TaskCancelled: Model._cancelled,
+    ev.RecurringPut: Model._put,
+    ev.RecurringRemoved: Model._removed,
     ev.GroupCapacitySet: Model._capacity,
     ev.ResourceLimitSet: Model._limit,
     ev.DispatchReturned: Model._returned,

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from google.protobuf.message import DecodeError
 
-from cronoq_sansio.checks import check_text, duration, invalid, undecodable
+from cronoq_sansio.checks import check_key_prefix, check_text, duration, invalid, undecodable
 from cronoq_sansio.engine.snapshot import RecurringView
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_CRON, MAX_SCHEDULE_NAME, MAX_TIME_ZONE
@@ -26,9 +26,6 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_TOLERANCE, MissPolicy, Overlap, RecurringSpec, Scheduling, TaskSpec
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.protobuf_spec import decode_spec
-
-OCCURRENCE_SUFFIX = len("@2000-01-01T00:00:00Z")
-"""What a template's key grows by."""
 
 _FOREIGN_TIMES = ("deadline_unix_ns", "start_in_s", "start_unix_ns")
 _LAST_OVERLAP = int(max(Overlap))
@@ -88,11 +85,9 @@ def _template(task: pb.TaskSpec, received: int, limits: LimitSettings) -> TaskSp
             return invalid(f"{field}: a template has no time of its own, each occurrence starts when `cron` says")
     if task.deps:
         return invalid("deps: a template has no dependencies; `overlap` says whether a run waits for the one before")
-    longest = max(limits.max_key_len - OCCURRENCE_SUFFIX, 0)
-    fault = check_text("key", task.key, longest)
+    fault = check_key_prefix("key", task.key, limits.max_key_len)
     if fault is not None:
-        rest = f"limits.max_key_len less {OCCURRENCE_SUFFIX} for the time of the occurrence"
-        return fault if len(task.key.encode()) <= longest else invalid(f"{fault.message} ({rest})")
+        return fault
     tolerance = DEFAULT_TOLERANCE
     if task.HasField("tolerance_s"):
         parsed = duration("tolerance_s", task.tolerance_s)

@@ -188,8 +188,8 @@ class Engine:
                 awake.pop().queued = self._more = self.cut = False
             else:
                 self._more = self.cut = True
-            if self.dependencies.unsettled:  # a fixed start was found to be missed  # type: ignore[unreachable]
-                self._consequences()
+            if self.dependencies.unsettled:  # a fixed start was found to be missed
+                self._consequences()  # type: ignore[unreachable]  # `serve` changes what was looked at above
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:

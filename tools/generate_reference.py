@@ -225,6 +225,10 @@ def value_word(argument: Any) -> str:
         return " SECONDS"
     if "int" in hint:
         return " NUMBER"
+    if name == "--from":
+        return " TIME"
+    if name.startswith("--dst"):
+        return " WORD"
     if name.startswith("--after"):
         return " TASK"
     if name in ("--label", "--tag"):

@@ -2,10 +2,12 @@
 
 import re
 import runpy
+import shlex
 import tomllib
 
 import pytest
 
+from cronoq._cli.main import main as command_line
 from tests.docs.test_docs import blocks
 from tests.tidy.tree import ROOT
 
@@ -31,6 +33,16 @@ def test_the_example_prints_what_its_page_shows(page, example, capsys):
     runpy.run_path(str(EXAMPLES / f"{example}.py"), run_name="__main__")
     printed = [line for line in capsys.readouterr().out.splitlines() if not is_log(line)]
     assert printed == blocks(path, "text")[-1][1].splitlines()
+
+
+def test_the_previews_are_real(capsys):
+    shown = [text for _, text in blocks(HOW_TO / "recurring.md", "console") if text.startswith("$ ")]
+    assert shown
+    for text in shown:
+        command, _, printed = text.partition("\n")
+        assert command_line(shlex.split(command)[2:]) == 0
+        table, _, rules = capsys.readouterr().out.partition("\n\n")
+        assert f"{table}\n" == printed and "tzdata" in rules
 
 
 def is_log(line):

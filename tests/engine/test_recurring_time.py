@@ -124,6 +124,18 @@ def test_a_schedule_follows_the_wall_clock():
     assert not live(rig) and view(rig).next == TEN + 24 * HOUR, "nothing is made again"
 
 
+def test_a_clock_that_goes_back_and_a_schedule_that_is_changed_repeat_nothing():
+    rig = Rig(now=NINE)
+    rig.slots(1)
+    put(rig, schedule())
+    to(rig, TEN)
+    rig.complete(live(rig)[0][1])
+    move_clock(rig, -600)
+    put(rig, schedule(kind="changed"))
+    to(rig, TEN + MINUTE)
+    assert not live(rig) and view(rig).next == TEN + 24 * HOUR
+
+
 def test_a_clock_that_goes_back_delays_what_is_to_come():
     rig = Rig(now=NINE)
     put(rig, schedule())

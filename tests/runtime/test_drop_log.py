@@ -72,6 +72,12 @@ def test_the_level_of_a_reason(rig: Rig, reason: str, begins: str) -> None:
     assert line.startswith(begins)
 
 
+def test_keys_are_not_logged(rig: Rig) -> None:
+    rig.log.note(replace(DROP, reason="foreign_key", detail="the key 'secret' belongs to another task"))
+    (line,) = rig.lines()
+    assert "secret" not in line and "another task has the key" in line
+
+
 def test_one_line_a_minute_says_how_many_there_were(rig: Rig) -> None:
     for second in range(121):
         rig.now = second * SECOND

@@ -26,7 +26,11 @@ OF_ONE_MODULE = {"src/cronoq_sansio/engine/cron.py": ("croniter", "tzdata")}
 #: What the naive model may know of the engine: the words, and the formula of the backoff. It has rules of its own.
 ENGINE_WORDS = ("cronoq_sansio.engine.cron", "cronoq_sansio.engine.events", "cronoq_sansio.engine.records", "cronoq_sansio.engine.retry")
 #: What the bytes may know of the service: the words, not the machine.
-SERVICE_WORDS = ("cronoq_sansio.service.messages", "cronoq_sansio.service.access")
+SERVICE_WORDS = (
+    "cronoq_sansio.service.messages",
+    "cronoq_sansio.service.messages_recurring",
+    "cronoq_sansio.service.access",
+)
 #: These run under asyncio too, or in a thread, so they may not need Trio.
 WITHOUT_TRIO = ("src/cronoq/_stores/", "src/cronoq/_runtime/driver.py", "src/cronoq/_runtime/clock.py")
 

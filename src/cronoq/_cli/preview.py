@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
-from cronoq._cli.arguments import Json
+from cronoq._cli.arguments import Json, Text
 from cronoq._cli.failures import DONE, usage
 from cronoq_sansio.clock import SECOND
 
@@ -24,7 +24,7 @@ def preview(
     cron: str,
     /,
     *,
-    tz: str = "UTC",
+    tz: Text = None,
     count: int = FIRES,
     begin: Annotated[str | None, Parameter(name="--from", show_default=False)] = None,
     dst_gap: Literal["shift", "skip"] = "shift",
@@ -38,14 +38,14 @@ def preview(
     Parameters
     ----------
     cron:
-        Five fields, or six with seconds first, as one argument: '30 2 * * *'.
+        Five fields as in crontab, or six with seconds first; in quotes: "30 2 * * *".
     tz:
-        IANA zone, as tzdata names it: Europe/Berlin.
+        Zone of the times in CRON, as in `Europe/Berlin`; without it UTC.
     count:
         How many, 1 to 1000.
     begin:
-        List fires from this time on: 2027-03-14T00:00:00Z, or without an offset a local time of the zone. Without it
-        from now on.
+        List fires from this time on: `2027-03-14T00:00:00Z`, or without an offset a local time of the zone. Without
+        it from now on.
     dst_gap:
         What happens to a time that the clocks skip: `shift` to the first valid instant after it, or `skip`.
     dst_fold:
@@ -53,29 +53,27 @@ def preview(
     json:
         Print a JSON document instead: `fires`, and what was asked.
     """
+    from cronoq._cli.printing import document, note
     from cronoq_sansio.engine import cron_preview
     from cronoq_sansio.engine.cron import TZDATA_VERSION, compile_cron
 
     if not 1 <= count <= MOST_FIRES:
         usage(f"--count: {count} is not from 1 to {MOST_FIRES}")
-    compiled = compile_cron(cron, tz, dst_gap, dst_fold)
+    zone = tz or "UTC"
+    compiled = compile_cron(cron, zone, dst_gap, dst_fold)
     if isinstance(compiled, str):
         usage(compiled)
     fires = cron_preview.preview(compiled, time.time_ns() if begin is None else _moment(begin, compiled), count)
     if not fires:
-        usage("cron: it never fires before 2200, or only at times that the clocks skip")
+        usage("cron: it does not fire before 2200")
     if json:
-        from cronoq._cli.printing import document
-
-        asked = {"cron": cron, "tz": tz or "UTC", "dst_gap": dst_gap, "dst_fold": dst_fold, "tzdata": TZDATA_VERSION}
+        asked = {"cron": cron, "tz": zone, "dst_gap": dst_gap, "dst_fold": dst_fold, "tzdata": TZDATA_VERSION}
         document({**asked, "fires": [_document(fire) for fire in fires]})
         return DONE
-    from cronoq._cli.printing import note
-
     _print(fires)
     if len(fires) < count:
         note("No more before 2200")
-    print(f"\n{tz or 'UTC'}, by the rules of tzdata {TZDATA_VERSION}")
+    print(f"\n{zone}, by the rules of tzdata {TZDATA_VERSION}")
     return DONE
 
 

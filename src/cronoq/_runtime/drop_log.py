@@ -79,8 +79,10 @@ class DropLog:
         if self._others:
             fields["not_told_of_other_schedules"], self._others = self._others, 0
         write = log.info if drop.reason in EXPECTED else log.warning
-        words = "an occurrence has no key" if drop.reason in RUNS else "an occurrence did not happen"
-        write(words, **fields, why=drop.detail)
+        if drop.reason in RUNS:  # the detail quotes the key, and keys are not logged
+            write("an occurrence has no key", **fields, why="another task has the key that it would have")
+        else:
+            write("an occurrence did not happen", **fields, why=drop.detail)
 
 
 def moment(wall: int) -> str:

@@ -101,9 +101,10 @@ def _live(heap: Heap[P]) -> Heap[P]:
 
 
 class Leads(Generic[P]):
-    """Such entries of all pools. A pool is looked at when its first entry is due, or when its lead may have changed.
+    """Such entries of all pools. A pool is looked at when its first entry is due, or when its lead may have grown.
 
-    Invariant: a pool with entries has one timer, for the first of them, with the lead as of the last look.
+    Invariant: a pool with entries has one timer, for the first of them, with the lead as of the last look; when the
+    lead has shrunk since, that is too early and does no harm.
     """
 
     __slots__ = ("_pools", "_timers")
@@ -137,7 +138,7 @@ class Leads(Generic[P]):
             self.look(pool)
 
     def look(self, pool: "Pool") -> None:
-        """The lead of the pool may be another; pools without entries are left alone."""
+        """The lead of the pool may have grown; pools without entries are left alone."""
         known = self._pools.get(pool)
         if known is None:
             return
@@ -159,11 +160,15 @@ class Leads(Generic[P]):
     def pop_due(self, wall: int) -> P | None:
         """Take the first entry if it is due at `wall`; None when there is none."""
         while (pool := self._timers.pop_due(wall)) is not None:
-            entries = self._pools.pop(pool)[0]
-            payload = entries.pop_due(wall, pool.lead())
+            entries, _, seen = self._pools.pop(pool)
+            lead = pool.lead()
+            first = entries.first(lead)
+            if first is None or first[:2] > seen:  # the lead has shrunk: others may come before
+                self._set(pool, entries)
+                continue
+            payload = entries.pop_due(wall, lead)
             self._set(pool, entries)
-            if payload is not None:
-                return payload
+            return payload
         return None
 
     def _set(self, pool: "Pool", entries: Ahead[P]) -> None:

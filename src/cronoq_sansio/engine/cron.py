@@ -41,6 +41,7 @@ MOVED, FIRST_PASS, SECOND_PASS = "moved", "first pass", "second pass"
 _EPOCH = datetime(1970, 1, 1)
 _START = -4_000_000_000  # 1843: before the first rule of any zone
 _END = CRON_END // SECOND
+_SETTLED = 4_102_444_800  # 2100: whatever changes until then is over, and each zone has one rule for every year
 _LONGEST_MONTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
@@ -79,7 +80,10 @@ def compile_cron(cron: str, tz: str, gap: str = "shift", fold: str = "first") ->
         return names
     if tz and tz not in _zone_set():
         return _unknown_zone(tz)
-    return Cron(names, _zone(tz or "UTC"), gap == "skip", "both" if names.every_hour else fold)
+    made = Cron(names, _zone(tz or "UTC"), gap == "skip", "both" if names.every_hour else fold)
+    if gap == "skip" and made.next(_SETTLED * SECOND) is None:
+        return f"cron: it never fires: the clocks of {tz} skip every time that it names, and dst_gap is skip"
+    return made
 
 
 class Cron:

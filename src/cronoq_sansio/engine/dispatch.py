@@ -46,6 +46,7 @@ OVERDUE = 100  #: … 100 points per second after it …
 OVERDUE_CAP = 3_000 * SECOND  #: … up to so many more.
 MIN_HORIZON = 5 * SECOND  #: urgency rises over the estimated run time, and not over less than this
 
+LEAD_PERCENT = 90  #: a slot is held so early that this share of what runs is over by then
 HOLDS, STARTS = -2, -1  #: stand for the class in the names of lanes of tasks with a fixed start
 
 
@@ -159,7 +160,7 @@ class Pool:
 
     def lead(self) -> int:
         """How long before a fixed start, at least, a slot is held: most tasks that run now are over by then."""
-        known = self.durations.quantile(90)
+        known = self.durations.quantile(LEAD_PERCENT)
         return min(self.settings.default_duration if known is None else known, MAX_HOLD)
 
     # --- plans

@@ -14,18 +14,17 @@ It has no clock, no I/O, no global randomness, and knows neither callers nor wor
 from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 
-from cronoq_sansio.engine import admission, invariants, lifecycle, listing
+from cronoq_sansio.engine import admission, invariants, lifecycle, listing, pump
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, RecurringAdded, RecurringGone, Step
 from cronoq_sansio.engine.dependencies import Dependencies
-from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.dispatch import LEAD_PERCENT, Pool
 from cronoq_sansio.engine.figures import INTERVAL
-from cronoq_sansio.engine.lanes import HoldLane, Lane
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
 from cronoq_sansio.engine.recurring import Recurring
-from cronoq_sansio.engine.reservations import FixedStarts, PoolStarts, missed
+from cronoq_sansio.engine.reservations import FixedStarts
 from cronoq_sansio.engine.resources import Resources
 from cronoq_sansio.engine.snapshot import EngineSnapshot, RecurringView, Totals
 from cronoq_sansio.engine.table import TaskTable
@@ -69,7 +68,7 @@ class Engine:
         """Every move is told by `TaskMoved`."""
         self.awake: list[Pool] = []
         """Pools that may have something to dispatch; those that one step had no time for come first."""
-        self._cut = False
+        self.cut = False
         """The last step had no time for some of them."""
         self._held = False
         self._more = False
@@ -185,10 +184,12 @@ class Engine:
         ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
-            if self._serve(awake[0], MAX_UNITS):
-                awake.pop().queued = self._more = self._cut = False
+            if pump.serve(self, awake[0], MAX_UNITS):
+                awake.pop().queued = self._more = self.cut = False
             else:
-                self._more = self._cut = True
+                self._more = self.cut = True
+            if self.dependencies.unsettled:  # a fixed start was found to be missed
+                self._consequences()  # type: ignore[unreachable]  # `serve` changes what was looked at above
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:
@@ -292,7 +293,8 @@ class Engine:
             self.awake.append(pool)
 
     def ahead_changed(self, pool: Pool) -> None:
-        """Attempts of the pool have ended: what is due a lead ahead of a start may be due at another time."""
+        """The lead of the pool may have grown: what is due so long ahead of a start may be due earlier."""
+        pool.durations.watch(LEAD_PERCENT)
         self.starts.look(pool)
         self.recurring.look(pool)
 
@@ -307,7 +309,9 @@ class Engine:
             if dependencies.unsettled:
                 units = dependencies.settle(self, units)
             if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
-                units = self._pump(units)
+                units = pump.run(self, units)
+                if units and dependencies.unsettled and not dependencies.held:
+                    continue  # a fixed start was found to be missed
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1
@@ -316,95 +320,8 @@ class Engine:
         for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
-
-    def _pump(self, units: int) -> int:
-        """Start what can start (engine.md section 4); the units that are left."""
-        now, resources = self.now, self.resources
-        awake = self.awake
-        for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
-            if not units:
-                break
-            if resources.any:
-                resources.offers(now, awake, self._call)
-            if len(awake) > 1 and not self._cut:
-                awake.sort(key=_index)
-            self._cut = False
-            served = 0
-            for pool in awake:
-                units = self._serve(pool, units)
-                if not units:
-                    self._cut = True
-                    break
-                served += 1
-                pool.queued = False
-            del awake[:served]
-            if resources.any and units:
-                resources.recall(now, _recall)
-            if not awake and not (resources.any and resources.pending(now)):
-                break
-        return units
-
-    def _serve(self, pool: Pool, units: int) -> int:
-        """Start what can start in one pool; the units that are left."""
-        now, wall = self.now, self.now + self.wall_offset
-        start, plain = lifecycle.start, pool.groups.plain
-        starts = pool.starts
-        if starts is not None or pool.schedules:
-            self.ahead_changed(pool)
-            if starts is not None and starts.armed.count:
-                units = self._serve_armed(pool, starts, units)
-        while units:
-            only = plain.only
-            if only is not None and only.filled >= only.capacity:
-                break
-            lane = pool.best(now, wall)
-            if lane is None:
-                break
-            units -= 1
-            if lane.fixed and self._settle_fixed(lane, wall):
-                continue
-            task = lane.pop()
-            plan = task.plan
-            if plan is None or not plan.needs or self.resources.acquire(task, now):
-                group = only or lane.demand.best()
-                assert group is not None
-                start(self, task, group)
-        groups = pool.groups
-        if groups.filled - groups.held != pool.figures.running:
-            pool.figures.settle(now, groups.filled - groups.held)
-        return units
-
-    def _serve_armed(self, pool: Pool, starts: PoolStarts, units: int) -> int:
-        """Start fixed starts whose slots are held; the units that are left."""
-        wall, armed = self.wall(), starts.armed
-        while units and armed.next() is not None:
-            units -= 1
-            task = armed.pop()
-            plan = task.plan
-            assert plan is not None and plan.hold is not None
-            if missed(task, wall):
-                self.starts.miss(self, task)
-                continue
-            self.starts.disarm(task)
-            if not plan.needs or self.resources.acquire(task, self.now):
-                lifecycle.start(self, task, plan.hold)
-        return units
-
-    def _settle_fixed(self, lane: Lane, wall: int) -> bool:
-        """Do for the head of a lane of fixed starts what it needs before it can start; False when that is nothing."""
-        task = lane.head()
-        if type(lane) is HoldLane:
-            group = lane.demand.best()
-            assert group is not None
-            self.starts.hold(lane.pop(), group)
-            return True
-        if missed(task, wall):
-            self.starts.miss(self, task)
-            return True
-        return False
-
-    def _call(self, task: Task) -> None:
-        lifecycle.requeue(self, task)
+            if pool.starts is not None or pool.schedules:
+                self.ahead_changed(pool)
 
     def _note_figures(self, now: int) -> None:
         """Nothing has happened since this was due: it is noted as of then, and again when that is long ago."""
@@ -553,7 +470,8 @@ class Engine:
         if units and self.dependencies.any:
             units = self.dependencies.fire(self, units)
         for pool in self.awake if self.starts.count or self.recurring.armed else ():
-            self.ahead_changed(pool)
+            if pool.durations.alarmed:
+                self.ahead_changed(pool)
         if units and self.starts.count:
             units = self.starts.fire(self, units)
         if units and self.recurring.armed and not self._held:
@@ -603,11 +521,3 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.CommitsStalled: Engine._commits_stalled,
     ev.CommitsResumed: Engine._commits_resumed,
 }
-
-
-def _index(pool: Pool) -> int:
-    return pool.index
-
-
-def _recall(task: Task) -> None:
-    task.pool.recall(task)

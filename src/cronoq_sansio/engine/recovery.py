@@ -171,9 +171,11 @@ class Recovery:
         due = state.due - engine.wall_offset if state is not None and state.status == TaskStatus.RETRYING else 0
         if due > engine.now:
             lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
-        elif task.plan is not None and task.plan.schedule and not task.attempt:
+        elif task.attempt:  # a backoff that is over by now needs no timer; nor does a start that has come once
+            lifecycle.make_ready(engine, task)
+        elif task.plan is not None and task.plan.schedule:
             lifecycle.schedule(engine, task)  # it may overlap with an earlier one: `begin` judges all of them
-        else:  # a backoff that is over by now needs no timer
+        else:
             lifecycle.arrive(engine, task)
         task.pool.count_pending(task, +1)
         engine.tasks.pending += 1

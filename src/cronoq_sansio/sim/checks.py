@@ -102,7 +102,7 @@ def _agree(expected: Said, found: Said) -> bool:
 
 def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
     """An engine as the model sees it. Until it is `swept`, parents that recovery brought are not remembered."""
-    tasks = engine.tasks
+    tasks, schedules = engine.tasks, engine.recurring._schedules
     return {
         "tasks": {
             task.id: (TaskStatus(task.status).name, task.attempt, task.pool.name) for task in tasks.live.values()
@@ -140,6 +140,11 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
             )
             for name, pool in engine.pools.items()
         },
+        "schedules": {
+            view.spec.name: (fire.at if (fire := schedules[view.spec.name].next) else None, view.next, view.last_task)
+            for view in engine.list_recurring()
+        },
+        "dropped": {reason: count for reason, count in sorted(engine.recurring.dropped.items()) if count},
         "remembered": sorted(
             known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
         ),

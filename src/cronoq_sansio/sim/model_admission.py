@@ -307,8 +307,9 @@ def pending_of(model: "Model", without: NaiveTask | None = None) -> list[TaskSpe
 
 
 def bytes_of(model: "Model") -> int:
-    """What live tasks hold."""
-    return sum(weight(task.spec) for task in model.tasks.values())
+    """What live tasks hold, and the templates of schedules."""
+    templates = sum(schedule.spec.template.size for schedule in model.schedules.values())
+    return templates + sum(weight(task.spec) for task in model.tasks.values())
 
 
 def bound_of_batch(model: "Model", spec: TaskSpec, ahead: Sequence[TaskSpec]) -> Refusal | None:

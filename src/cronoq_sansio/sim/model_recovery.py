@@ -123,7 +123,7 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
 def go_on(model: Model, row: RecurringLoaded) -> None:
     """A schedule goes on where the rows say that it was, if the configuration supports it."""
     spec = row.stored.spec
-    supported = recurring.check(model, spec) is None
+    supported = recurring.supported(model, spec)
     schedule = NaiveSchedule(spec, recurring.compiled(spec) if supported else None, row.stored.added)
     if row.fired is not None:
         schedule.through, schedule.local = row.fired.through, row.fired.local
@@ -142,9 +142,15 @@ def configure(model: Model) -> None:
             del model.schedules[name]
     for spec in model.settings.recurring:
         known = model.schedules.get(spec.name)
-        how = "is new" if known is None else "is as it was" if known.spec == spec else "replaces a stored one"
-        model.note("recovery", f"configured schedule {how}")
-        recurring.arm(model, spec, recurring.compiled(spec))
+        if known is not None and known.spec == spec:
+            model.note("recovery", "configured schedule is as it was")
+        elif recurring.refused(model, spec):
+            model.note("recovery", "configured schedule does not fit")
+            if known is not None:
+                known.cron = known.next = None
+        else:
+            model.note("recovery", f"configured schedule {'is new' if known is None else 'replaces a stored one'}")
+            recurring.arm(model, spec)
 
 
 def hopeless(model: Model, task: NaiveTask) -> bool:

@@ -17,7 +17,7 @@ from cronoq_sansio.limits import FIRE_UNITS, MAX_COUNTED_FIRES, MAX_HOLD, MAX_UN
 from cronoq_sansio.sim import model_admission as admission
 from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model_state import PLAIN, RECURRING, NaiveSchedule, NaiveTask, Refusal
-from cronoq_sansio.spec import Condition, Dependency, MissPolicy, Overlap, RecurringSpec, TaskSpec, TaskStatus
+from cronoq_sansio.spec import Condition, Dependency, MissPolicy, Overlap, RecurringSpec, TaskSpec, TaskStatus, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.model import Model
@@ -31,29 +31,45 @@ def put(model: "Model", event: ev.RecurringPut) -> None:
     """Somebody adds or replaces a schedule."""
     spec = event.spec
     known = model.schedules.get(spec.name)
-    cron = compiled(spec)
-    refusal = check(model, spec)
     if known is not None and known.spec.configured:
-        refusal = Refusal(Code.FAILED_PRECONDITION.value)
+        refusal: Refusal | None = Refusal(Code.FAILED_PRECONDITION.value)
+    else:
+        refusal = refused(model, spec)
     if refusal is not None:
         model.note("put", refusal.code)
         model.said.append(("refused", event.request, refusal.code, ()))
         return
     model.note("put", "added" if known is None else "kept on" if same_times(known.spec, spec) else "begins anew")
-    arm(model, spec, cron)
+    arm(model, spec)
     model.said.append(("recurring added", event.request))
 
 
-def arm(model: "Model", spec: RecurringSpec, cron: Cron | None) -> None:
-    """The schedule counts from now on, or goes on where the one of its name was."""
+def refused(model: "Model", spec: RecurringSpec) -> Refusal | None:
+    """Why this schedule cannot be there from now on."""
+    if not supported(model, spec) or begun(model, spec).next is None:
+        return Refusal(Code.INVALID.value)
+    others = [known.spec.template for name, known in model.schedules.items() if name != spec.name]
+    held = sum(template.size for template in others) + sum(weight(task.spec) for task in model.tasks.values())
+    if held + spec.template.size > model.limits.max_payload_bytes:
+        return Refusal(Code.OVERLOADED.value)
+    return None
+
+
+def arm(model: "Model", spec: RecurringSpec) -> None:
+    """The schedule is there from now on."""
+    model.schedules[spec.name] = begun(model, spec)
+
+
+def begun(model: "Model", spec: RecurringSpec) -> NaiveSchedule:
+    """The schedule as it begins now, or goes on where the one of its name was."""
     known = model.schedules.get(spec.name)
-    schedule = NaiveSchedule(spec, cron, model.wall())
+    schedule = NaiveSchedule(spec, compiled(spec), model.wall())
     if known is not None:
         schedule.last_task = known.last_task
         if same_times(known.spec, spec):
             schedule.through, schedule.local = known.through, known.local
     schedule.resume()
-    model.schedules[spec.name] = schedule
+    return schedule
 
 
 def same_times(one: RecurringSpec, other: RecurringSpec) -> bool:
@@ -67,13 +83,13 @@ def compiled(spec: RecurringSpec) -> Cron | None:
     return None if isinstance(cron, str) else cron
 
 
-def check(model: "Model", spec: RecurringSpec) -> Refusal | None:
-    """Why this schedule could never make a task."""
+def supported(model: "Model", spec: RecurringSpec) -> bool:
+    """The tasks of this schedule could run."""
     asked = spec.template.scheduling or PLAIN
     times = (asked.deadline, asked.start, asked.start_in)
-    if compiled(spec) is None or not spec.name or asked.dependencies or times != (None, None, None):
-        return Refusal(Code.INVALID.value)
-    return admission.check(model, spec.template, {})
+    if compiled(spec) is None or asked.dependencies or times != (None, None, None):
+        return False
+    return admission.check(model, spec.template, {}) is None
 
 
 def remove(model: "Model", event: ev.RecurringRemoved) -> None:
@@ -148,6 +164,14 @@ def drop(model: "Model", name: str, reason: str, fires: Sequence[int]) -> None:
 
 
 # --- occurrences
+
+
+def shown_next(model: "Model", schedule: NaiveSchedule) -> int | None:
+    """The next start: of the occurrence that is there already, if it was made last; else the next fire."""
+    ahead = [task for task in occurrences(model, schedule.spec.name) if task.fixed_start == schedule.through]
+    if schedule.through > model.wall() and schedule.next is not None and ahead and ahead[0].id == schedule.last_task:
+        return schedule.through
+    return schedule.next
 
 
 def occurrences(model: "Model", name: str) -> list[NaiveTask]:

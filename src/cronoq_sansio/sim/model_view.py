@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from cronoq_sansio.sim import model_recurring as recurring
 from cronoq_sansio.sim import model_rules as rules
 from cronoq_sansio.sim import model_scaling as scaling
 from cronoq_sansio.sim import model_starts as starts
@@ -38,7 +39,10 @@ def view(model: "Model") -> dict[str, object]:
         "starts": {task.id: (task.hold, task.wants) for task in tasks if task.fixed},
         "calendar": {pool.name: starts.reservations(model, pool) for pool in pools},
         "remembered": sorted(ended.id for ended in model.remembered if model.swept or ended.expires > model.now),
-        "schedules": {name: (known.next, known.last_task) for name, known in model.schedules.items()},
+        "schedules": {
+            name: (known.next, recurring.shown_next(model, known), known.last_task)
+            for name, known in sorted(model.schedules.items())
+        },
         "dropped": {reason: count for reason, count in sorted(model.dropped.items()) if count},
         "desired": {scale.pool.name: scaling.desired(scale) for scale in model.scales},
         "totals": {name: count for name, count in sorted(model.totals.items()) if count},

@@ -1,8 +1,8 @@
 """What callers were promised of schedules: an acknowledged one is kept, and no fire of it makes two tasks."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored, TaskInserted
+from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored, TaskFinished, TaskInserted
 from cronoq_sansio.sim.model_state import PLAIN, RECURRING
 from cronoq_sansio.sim.store import NaiveStore
 
@@ -30,20 +30,22 @@ class Occurrences:
         else:
             self.promised.pop(name, None)
 
-    def written(self, writes: Iterable[Record], rows: NaiveStore) -> list[str]:
+    def written(self, writes: Sequence[Record], rows: NaiveStore) -> list[str]:
         """What is wrong with the tasks that a step makes; `rows` are those before it.
 
         A second task of the same fire is right only when the schedule was put again since the first one had ended, by
         a caller: it may have been cancelled.
         """
         found = []
+        over = [record.task_id for record in writes if isinstance(record, TaskFinished)]
         for record in writes:
             if isinstance(record, RecurringStored):
                 self._begun[record.spec.name] = max(rows.inserted, default=0)
             elif isinstance(record, TaskInserted) and (fire := fire_of(record)) is not None:
                 before = self._made.setdefault(fire, [])
                 allowed = self._begun.get(fire[0], 0)
-                if any(task_id > allowed or rows.finished(task_id) is None for task_id in before):
+                over += [task_id for task_id in before if rows.finished(task_id) is not None]
+                if any(task_id > allowed or task_id not in over for task_id in before):
                     found.append(f"task {record.task_id} is the occurrence of {fire} again, after {before}")
                 before.append(record.task_id)
         return found

@@ -279,7 +279,8 @@ class Workload:
     def submit_again(self) -> None:
         """Somebody does not know whether a submission arrived, and repeats it."""
         model = self.world.model
-        specs = [waiting.spec for waiting in model.waiting] or [task.spec for task in model.tasks.values()]
+        specs = [task.spec for task in model.tasks.values() if not task.schedule]  # those have a tag that is reserved
+        specs = [waiting.spec for waiting in model.waiting] or specs
         if specs:
             self.send(ev.TaskSubmitted(self.request(), self.choices.pick(specs), self.one_in(2)))
 

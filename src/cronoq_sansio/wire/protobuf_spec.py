@@ -67,14 +67,11 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
     if not 0 <= priority <= 4:
         return invalid(f"priority: {priority} is not a number of the enumeration Priority")
     on_miss = task.on_miss  # means nothing without a start, and asks for nothing then
-    if on_miss and not 0 < on_miss <= _LAST_POLICY:
-        return unknown_policy(on_miss)
-    timeout = None
-    if task.HasField("timeout_s"):
-        parsed = duration("timeout_s", task.timeout_s)
-        if type(parsed) is Rejection:
-            return parsed
-        timeout = parsed
+    if not 0 <= on_miss <= _LAST_POLICY:
+        return invalid(f"on_miss: {on_miss} is not a number of the enumeration MissPolicy")
+    timeout = duration("timeout_s", task.timeout_s) if task.HasField("timeout_s") else None
+    if type(timeout) is Rejection:
+        return timeout
     retry = _retry(task.retry) if task.HasField("retry") else None
     if type(retry) is Rejection:
         return retry
@@ -107,11 +104,6 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         size,
         scheduling,  # type: ignore[arg-type]
     )
-
-
-def unknown_policy(on_miss: int) -> Rejection:
-    """A number that no miss policy has."""
-    return invalid(f"on_miss: {on_miss} is not a number of the enumeration MissPolicy")
 
 
 def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:

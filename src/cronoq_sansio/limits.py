@@ -43,6 +43,7 @@ MAX_WAITING_SUBMISSIONS = 65_536  #: callers that wait for room in the engine; e
 MAX_HOLD = 300 * SECOND  #: engine.md section 7: a slot is held free for a fixed start for so long at most
 MAX_SCHEDULES = 65_536  #: recurring schedules; each is kept compiled, and all of them may be due in one second
 FIRE_UNITS = 20  #: what making one occurrence counts of MAX_UNITS: a search of the calendar and an admission, 0.1 ms
+MAX_SCALING_LOOKS = 1_000  #: at the reservations of a pool, for its targets since the last event: 25 ms
 MAX_COUNTED_FIRES = 64  #: fires that passed while nobody served and are counted one by one, 30 µs each
 MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused

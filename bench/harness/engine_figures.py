@@ -8,7 +8,7 @@ same one, that took turns within a round.
 from collections.abc import Callable, Mapping
 
 from cronoq_sansio.engine.engine import Engine
-from harness import engine_load
+from harness import cron_load, engine_load
 from harness.engine_load import SETTINGS, Load, Round, block, in_turn, label, memory, park, relax_collector
 
 MILLION = 1_000_000
@@ -40,6 +40,9 @@ ABOUT: dict[str, str] = {
     "checks.plain.16": "the same, 16 events per step",
     "checks.everything.1": "the same for tasks that use everything, one event per step",
     "checks.everything.16": "the same, 16 events per step",
+    "cron.median": f"median cost of the next fire of {cron_load.EXPRESSIONS:,} random cron expressions in"
+    f" {cron_load.ZONES} zones, of the median of bare croniter calls for them",
+    "cron.worst": "the most expensive of these fires, of the median of the bare calls",
 }
 """Every figure, in the order of the page."""
 
@@ -104,6 +107,15 @@ def checks(rounds: int) -> Values:
     return found
 
 
+def cron(rounds: int) -> Values:
+    """The next fire of cron expressions, of bare croniter calls for the same ones; new ones in each round."""
+    found = [cron_load.measure(number, cron_load.EXPRESSIONS, cron_load.ZONES) for number in range(rounds)]
+    return {
+        "cron.median": [costs.ours / costs.bare for costs in found],
+        "cron.worst": [costs.worst / costs.bare for costs in found],
+    }
+
+
 def way(load: Load, at_once: int, *, check: bool = False) -> Callable[[int], float]:
     """A way to drive a load."""
     return lambda tasks: load.run(tasks, at_once, check=check)
@@ -133,5 +145,6 @@ PARTS: dict[str, Callable[[int], Values]] = {
     "memory": growth,
     "aside": aside,
     "checks": checks,
+    "cron": cron,
 }
 """What is measured in one process, by name."""

@@ -78,6 +78,10 @@ ASIDE = (
     " path that is left out while nobody waits."
 )
 CHECKS = "Each record of a step is compared with its task and with the tables that hold it."
+NAMING = (
+    "Each fire looks at the clocks of its zone before and after croniter's search, and searches again when a change"
+    " of the clocks is near."
+)
 LOADING = (
     "Each task is built anew from its rows: specification, record, task, queue entry and index entry, while sqlite3"
     " alone makes one tuple of it."
@@ -177,6 +181,13 @@ TARGETS: tuple[Target, ...] = (
         False,
         _engine("checks.plain.1"),
         CHECKS,
+    ),
+    *(
+        Target(f"next fire of random cron expressions in zones of tzdata, {what}", bound, False, _engine(name), NAMING)
+        for what, name, bound in (
+            ("median, of the median of bare croniter calls", "cron.median", 1.5),
+            ("the most expensive one, of the median of bare croniter calls", "cron.worst", 50.0),
+        )
     ),
     Target(
         "recovery from SQLite, tasks per second, of the rate at which sqlite3 alone reads the rows",

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from cronoq.errors import ConfigError
+from cronoq_sansio.engine.cron import compile_cron
 from cronoq_sansio.limits import MAX_CONFIG_FILE
 from cronoq_sansio.settings import LimitSettings, Settings
 from cronoq_sansio.settings_check import Problem, check_settings
@@ -62,7 +63,7 @@ def load(
         document["store"] = {"kind": "memory"}
     if insecure_no_auth and isinstance(document.setdefault("server", {}), dict):
         document["server"]["insecure_no_auth"] = True
-    checked = check_settings(document, payload_budget=memory_budget(), variables=environ)
+    checked = check_settings(document, payload_budget=memory_budget(), variables=environ, cron_check=compile_cron)
     if isinstance(checked, tuple):
         raise ConfigError(_sentences(source or "built-in configuration", text, checked))
     return Loaded(checked, source or "built-in")

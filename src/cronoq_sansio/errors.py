@@ -120,19 +120,22 @@ MAPPINGS: dict[Code, Mapping] = {
         GrpcStatus.PERMISSION_DENIED, 403, "The role or scope does not allow it.", "Use other credentials."
     ),
     Code.FAILED_PRECONDITION: Mapping(
-        GrpcStatus.FAILED_PRECONDITION, 409, "A worker with an older protocol version.", "Upgrade the worker."
+        GrpcStatus.FAILED_PRECONDITION,
+        409,
+        "A worker with an older protocol version, or a change of a schedule that stands in the configuration file.",
+        "Upgrade the worker; change the schedule in the file.",
     ),
     Code.TOO_LARGE: Mapping(
         GrpcStatus.RESOURCE_EXHAUSTED,
         413,
-        "A message is above `limits.max_message_bytes`.",
+        "A message, or what a call would be answered, is above `limits.max_message_bytes`.",
         "Send less, or raise the limit.",
     ),
     Code.UNIMPLEMENTED: Mapping(
         GrpcStatus.UNIMPLEMENTED,
         501,
-        "The method, or a field that is set, is not built in this version.",
-        "Leave it out, or upgrade the server.",
+        "The method, or the encoding of the message, is not known to this version.",
+        "Look at the address and the contract, or upgrade the server.",
     ),
     Code.UNAVAILABLE: Mapping(
         GrpcStatus.UNAVAILABLE,

@@ -4,7 +4,15 @@ The keys, defaults and ranges are those of server.md section 1, as far as they a
 """
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.spec import RecurringSpec, RetryPolicy
+from cronoq_sansio.spec import (
+    DEFAULT_TOLERANCE,
+    MissPolicy,
+    Overlap,
+    Priority,
+    RecurringSpec,
+    RetryOverride,
+    RetryPolicy,
+)
 from cronoq_sansio.values import value
 
 DEFAULT_RETRY = RetryPolicy(3, 1 * SECOND, 2.0, 60 * SECOND, True)
@@ -90,6 +98,24 @@ class ClassBounds:
 
 
 @value
+class ClassAims:
+    """Table `[pools.slo_s]`: within how long tasks are to be worked off; None = no such aim."""
+
+    critical: int | None = None
+    high: int | None = None
+    normal: int | None = None
+    low: int | None = None
+
+
+@value
+class ScalerSettings:
+    """Table `[pools.scaler]`: who acts on the target of the autoscaler."""
+
+    kind: str = "external"
+    """`external`: whoever reads the snapshot."""
+
+
+@value
 class PoolSettings:
     """One table of `[[pools]]`."""
 
@@ -129,6 +155,7 @@ class PoolSettings:
     """Share between tenants; `tenant_weights` implies it."""
     tenant_weights: tuple[tuple[str, float], ...] = ()
     """Sorted by tenant; others weigh 1."""
+    scaler: ScalerSettings = ScalerSettings()
 
 
 @value
@@ -149,6 +176,40 @@ class ResourceSettings:
     def capacity(self) -> int:
         """The most units that a task can ever have."""
         return self.permits if self.kind == "semaphore" else self.burst
+
+
+@value
+class ScheduleSettings:
+    """One table of `[[recurring]]` as it stands in the file; `settings_templates` makes a `RecurringSpec` of it."""
+
+    name: str
+    cron: str
+    tz: str = ""
+    """Empty = UTC."""
+    overlap: str = Overlap.SKIP.name.lower()
+    gap: str = "shift"
+    fold: str = "first"
+    pool: str = ""
+    """Empty = `default`, as for the kind."""
+    kind: str = ""
+    priority: str = Priority.NORMAL.name.lower()
+    payload: str | None = None
+    """At most one of the three; None of them = empty."""
+    payload_json: str | None = None
+    payload_b64: str | None = None
+    content_type: str | None = None
+    """None = that of the form in which the payload stands."""
+    key: str = ""
+    tenant: str = ""
+    timeout: int | None = None
+    deadline_in: int | None = None
+    duration_hint: int | None = None
+    tolerance: int = DEFAULT_TOLERANCE
+    on_miss: str = MissPolicy.RUN_LATE.name.lower()
+    tags: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, int], ...] = ()
+    retry: RetryOverride | None = None
 
 
 @value

@@ -7,24 +7,24 @@ an argument.
 
 import difflib
 import ipaddress
-import json
 import math
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from cronoq_sansio.clock import ns
-from cronoq_sansio.limits import MAX_POOL_NAME
+from cronoq_sansio.limits import MAX_POOL_NAME, MAX_SCHEDULES
 from cronoq_sansio.settings import (
     DEFAULT_RETRY,
     AuthSettings,
+    ClassAims,
     ClassBounds,
     LimitSettings,
     OutputSettings,
     PoolSettings,
     ResourceSettings,
+    ScalerSettings,
     ServerSettings,
     Settings,
     StoreSettings,
@@ -34,40 +34,32 @@ from cronoq_sansio.settings import (
 from cronoq_sansio.settings_keys import (
     NAME_CHARACTERS,
     NAME_RULE,
+    NAMED,
     PATH_RULE,
-    TOKEN_RULE,
     VARIABLE_RULE,
     Key,
     Kind,
     Table,
 )
-from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY
+from cronoq_sansio.settings_recurring import RECURRING
+from cronoq_sansio.settings_scheduling import POOLS, RESOURCES
 from cronoq_sansio.settings_table import (
     AUTH,
+    INNER_TABLES,
     LIMITS,
     OUTPUTS,
     SERVER,
     STORE,
     TABLES,
-    TLS,
     TOKENS,
     UNBUILT_TABLES,
     UNBUILT_WORDS,
 )
+from cronoq_sansio.settings_templates import CronCheck, Known, TemplateReader
+from cronoq_sansio.settings_text import allowed, show, show_kind, shown_name
 from cronoq_sansio.settings_tokens import TokenReader, is_variable
-from cronoq_sansio.spec import RetryPolicy
+from cronoq_sansio.spec import RecurringSpec, RetryOverride, RetryPolicy
 from cronoq_sansio.values import value
-
-MAX_SHOWN = 60  #: characters of a wrong value that a message repeats: enough to recognise it, and still one line
-MAX_SHOWN_BITS = 192  #: an integer of so many bits has as many digits
-
-_BARE = re.compile(r"[A-Za-z0-9_-]+")  # a key that TOML lets stand without quotes
-_UNITS = {
-    Kind.SECONDS: "a number of seconds",
-    Kind.NUMBER: "a number",
-    Kind.INTEGER: "an integer",
-    Kind.NUMBERS: "a table of numbers",
-}
 
 
 @value
@@ -88,14 +80,16 @@ def check_settings(
     *,
     payload_budget: int,
     variables: Mapping[str, str] = MappingProxyType({}),
+    cron_check: CronCheck | None = None,
 ) -> Settings | tuple[Problem, ...]:
     """Check a whole configuration.
 
     `document` is what a TOML parser returns. `payload_budget` is the default of `limits.max_payload_bytes`: the caller
-    knows the machine. `variables` is the environment, from which the keys that end in `_env` are read. Returns every
-    problem, in the order of the file's tables, or the settings.
+    knows the machine. `variables` is the environment, from which the keys that end in `_env` are read. `cron_check` is
+    `engine.cron.compile_cron`; without it expressions and zones are not looked at. Returns every problem, in the order
+    of the file's tables, or the settings.
     """
-    return _Checker(document, payload_budget, variables).run()
+    return _Checker(document, payload_budget, variables, cron_check).run()
 
 
 def parse_address(text: str) -> tuple[str, int] | None:
@@ -126,49 +120,49 @@ def is_loopback(host: str) -> bool:
     return (mapped or ip).is_loopback
 
 
-def show(found: object) -> str:
-    """A value as it stood in the file, cut to one short line."""
-    if isinstance(found, Mapping):
-        return "a table"
-    if isinstance(found, list):
-        return "an array"
-    if isinstance(found, int) and found.bit_length() > MAX_SHOWN_BITS:  # Python refuses to write thousands of digits
-        return f"an integer of {found.bit_length()} bits"
-    text = json.dumps(found, ensure_ascii=False) if isinstance(found, (str, bool)) else str(found)
-    return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 1] + "…"
+_INNER = {table.name: table for table in INNER_TABLES}
+_ENTRIES = {Kind.NUMBERS: Kind.NUMBER, Kind.INTEGERS: Kind.INTEGER, Kind.TEXTS: Kind.TEXT}
 
 
-def show_kind(found: object) -> str:
-    """What kind of value stood in the file, where the value itself could be a credential."""
-    if isinstance(found, (Mapping, list)):
-        return show(found)
-    return "text" if isinstance(found, str) else "something else than text"
+def _retry(values: Mapping[str, Any]) -> RetryPolicy:
+    return replace(DEFAULT_RETRY, **values)
 
 
-def allowed(key: Key) -> str:
-    """What a key may hold, in words."""
-    if key.words:
-        return " or ".join(f'"{word}"' for word in key.words)
-    if key.allowed_text:
-        return key.allowed_text
-    text = _UNITS.get(key.kind, "a table" if key.kind is Kind.TABLE else key.kind.value)
-    if key.minimum is None or key.maximum is None:
-        return text
-    return f"{text} from {plain(key.minimum)} to {plain(key.maximum)}"
+def _retry_override(values: Mapping[str, Any]) -> RetryOverride | None:
+    """A table that says nothing is as good as none."""
+    unset = dict.fromkeys(("max_attempts", "initial_backoff", "multiplier", "max_backoff", "jitter"))
+    return RetryOverride(**{**unset, **values}) if values else None
 
 
-def plain(number: float) -> str:
-    """A number as a person writes it: 0.000000001 and not 1e-09. No range of a key has more places."""
-    return str(int(number)) if number == int(number) else f"{number:.9f}".rstrip("0")
+def _by_class(found: ClassBounds | ClassAims) -> tuple[int | None, ...]:
+    return found.critical, found.high, found.normal, found.low
+
+
+#: From what a table within a table sets, by field, to the value of its key.
+_MAKE: dict[str, Callable[[Mapping[str, Any]], object]] = {
+    "server.tls": lambda values: TlsSettings(**values),
+    "pools.retry": _retry,
+    "pools.scaler": lambda values: ScalerSettings(**values),
+    "pools.max_pending_by_class": lambda values: _by_class(ClassBounds(**values)),
+    "pools.slo_s": lambda values: _by_class(ClassAims(**values)),
+    "recurring.retry": _retry_override,
+}
 
 
 class _Checker:
     """One walk over one document."""
 
-    def __init__(self, document: Mapping[str, object], payload_budget: int, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        document: Mapping[str, object],
+        payload_budget: int,
+        variables: Mapping[str, str],
+        cron_check: CronCheck | None,
+    ) -> None:
         self.document = document
         self.payload_budget = payload_budget
         self.variables = variables
+        self.cron_check = cron_check
         self.limits = LimitSettings()
         """Those of the document, once they were looked at."""
         self.problems: list[Problem] = []
@@ -186,6 +180,7 @@ class _Checker:
         self.limits = LimitSettings(**limits)
         pools = self._pools()
         resources = self._resources()
+        recurring = self._recurring(pools, resources)
         auth = self._table(AUTH)
         if self.problems:
             return tuple(self.problems)
@@ -196,7 +191,8 @@ class _Checker:
             OutputSettings(**outputs),
             pools,
             resources,
-            AuthSettings(**auth),
+            recurring=recurring,
+            auth=AuthSettings(**auth),
         )
 
     def _wrong(self, path: str, message: str) -> None:
@@ -211,7 +207,7 @@ class _Checker:
         for name in found:
             if name in known:
                 continue
-            where = f"{path}.{_shown(name)}" if path else _shown(name)
+            where = f"{path}.{shown_name(name)}" if path else shown_name(name)
             if name in unbuilt:
                 self._wrong(where, f"this {noun} is not built in this version; leave it out")
                 continue
@@ -239,21 +235,20 @@ class _Checker:
                 if key.required:
                     self._wrong(where, f"missing; required is {allowed(key)}")
                 continue
-            checked = self._value(found[key.name], where, key, UNBUILT_WORDS.get(f"{table.name}.{key.name}", ()))
+            checked = self._value(found[key.name], where, key, f"{table.name}.{key.name}")
             if checked is not None:
                 values[key.field] = checked
         return values
 
-    def _value(self, found: object, path: str, key: Key, unbuilt: Sequence[str]) -> object:
-        """The value in the unit of its value class, or None after noting the problem."""
+    def _value(self, found: object, path: str, key: Key, place: str) -> object:
+        """The value in the unit of its value class, or None after noting the problem. `place`: table and key."""
         if key.kind is Kind.TABLE and isinstance(found, Mapping):
-            inner = {"tls": self._tls, "retry": self._retry, "max_pending_by_class": self._classes}
-            return inner[key.name](found, path)
-        if key.kind is Kind.NUMBERS and isinstance(found, Mapping):
-            return self._numbers(found, path, key)
+            return self._inner(found, path, place)
+        if key.kind in NAMED and isinstance(found, Mapping):
+            return self._named(found, path, key)
         if key.kind is Kind.TABLES:
             return self._tokens(found, path)
-        if isinstance(found, str) and found in unbuilt:
+        if isinstance(found, str) and found in UNBUILT_WORDS.get(place, ()):
             self._wrong(path, f'"{found}" is not built in this version; allowed is {allowed(key)}')
             return None
         checked = _convert(found, key)
@@ -262,43 +257,28 @@ class _Checker:
             self._wrong(path, f"found {shown}; allowed is {allowed(key)}")
         return checked
 
-    def _retry(self, found: Mapping[str, object], path: str) -> RetryPolicy | None:
+    def _inner(self, found: Mapping[str, object], path: str, place: str) -> object:
+        """What a table within a table says, when all of it is right."""
         before = len(self.problems)
-        values = self._keys(found, path, RETRY)
-        if len(self.problems) > before:
-            return None
-        return RetryPolicy(
-            **{key.field: values.get(key.field, getattr(DEFAULT_RETRY, key.field)) for key in RETRY.keys}
-        )
+        values = self._keys(found, path, _INNER[place])
+        return _MAKE[place](values) if len(self.problems) == before else None
 
-    def _tls(self, found: Mapping[str, object], path: str) -> TlsSettings | None:
-        before = len(self.problems)
-        values = self._keys(found, path, TLS)
-        return TlsSettings(**values) if len(self.problems) == before else None
-
-    def _classes(self, found: Mapping[str, object], path: str) -> tuple[int | None, ...] | None:
-        before = len(self.problems)
-        bounds = ClassBounds(**self._keys(found, path, CLASSES))
-        if len(self.problems) > before:
-            return None
-        return bounds.critical, bounds.high, bounds.normal, bounds.low
-
-    def _numbers(self, found: Mapping[str, object], path: str, key: Key) -> tuple[tuple[str, float], ...]:
+    def _named(self, found: Mapping[str, object], path: str, key: Key) -> tuple[tuple[str, Any], ...]:
         """A table whose names are the caller's, as pairs sorted by name; what is wrong is left out and told."""
-        one = replace(key, kind=Kind.NUMBER)
-        longest = self.limits.max_key_len
-        pairs: list[tuple[str, float]] = []
-        for name, number in found.items():
-            where = f"{path}.{_shown(name)}"
+        one = replace(key, kind=_ENTRIES[key.kind], own_rule=True)
+        longest = self.limits.max_tag_len if key.kind is Kind.TEXTS else self.limits.max_key_len
+        pairs: list[tuple[str, object]] = []
+        for name, entry in found.items():
+            where = f"{path}.{shown_name(name)}"
             size = len(name.encode("utf-8", "surrogatepass"))
-            if size > longest or "\0" in name:
-                what = f"the name has {size} bytes" if size > longest else "the name contains a NUL character"
+            what = f"the name has {size} bytes" if size > longest else _fault_of_name(name)
+            if what:
                 self._wrong(where, f"{what}; allowed are names of at most {longest} bytes without NUL characters")
                 continue
-            value = self._value(number, where, one, ())
-            if isinstance(value, float):
+            value = self._value(entry, where, one, "")
+            if value is not None:
                 pairs.append((name, value))
-        return tuple(sorted(pairs))
+        return tuple(sorted(pairs, key=lambda pair: pair[0]))
 
     def _tokens(self, found: object, path: str) -> tuple[TokenSettings, ...] | None:
         if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
@@ -390,7 +370,12 @@ class _Checker:
             if "name" in values:
                 self._unique(values["name"], path, first)
                 pools.append(PoolSettings(**(defaults | values)))
+                self._check_min(path, pools[-1])
         return tuple(pools)
+
+    def _check_min(self, path: str, pool: PoolSettings) -> None:
+        if pool.min > pool.max:
+            self._wrong(f"{path}.min", f"found {pool.min}; allowed is at most the pool's max, here {pool.max}")
 
     def _resources(self) -> tuple[ResourceSettings, ...]:
         resources: list[ResourceSettings] = []
@@ -401,9 +386,34 @@ class _Checker:
             self._check_kind(entry, path, values.get("kind"), RESOURCES)
             if "name" in values:
                 self._unique(values["name"], path, first)
-                if "kind" in values:
-                    resources.append(ResourceSettings(**values))
+                resources.append(ResourceSettings(**({"kind": ""} | values)))
         return tuple(resources)
+
+    def _recurring(
+        self, pools: Sequence[PoolSettings], resources: Sequence[ResourceSettings]
+    ) -> tuple[RecurringSpec, ...]:
+        known = Known(
+            self.limits,
+            tuple(pool.name for pool in pools),
+            {resource.name: resource.capacity for resource in resources},
+        )
+        reader = TemplateReader(known, self.cron_check, self._wrong)
+        entries = self._entries("recurring")
+        if len(entries) > MAX_SCHEDULES:
+            self._wrong("recurring", f"found {len(entries)} schedules; allowed are at most {MAX_SCHEDULES}")
+        schedules: list[RecurringSpec] = []
+        first: dict[str, str] = {}
+        for index, entry in enumerate(entries[:MAX_SCHEDULES]):
+            path = f"recurring[{index}]"
+            values = self._keys(entry, path, RECURRING)
+            if values.get("name"):
+                self._unique(values["name"], path, first)
+            schedules.append(reader.read(path, values))
+        size = sum(schedule.template.size for schedule in schedules)
+        if size > self.limits.max_payload_bytes:
+            most = f"at most limits.max_payload_bytes, here {self.limits.max_payload_bytes}, are allowed"
+            self._wrong("recurring", f"the tasks of all schedules have up to {size} bytes as encoded; {most}")
+        return tuple(schedules)
 
     def _check_kind(self, entry: Mapping[str, object], path: str, kind: str | None, table: Table) -> None:
         """Keys that belong to one kind of the table are required with it, and refused with another."""
@@ -417,11 +427,6 @@ class _Checker:
                 self._wrong(
                     f"{path}.{key.name}", f'has no meaning with kind "{kind}"; leave it out, or use kind "{belongs}"'
                 )
-
-
-def _shown(name: str) -> str:
-    """A name as a part of a path: in quotes when TOML wants them."""
-    return name if _BARE.fullmatch(name) else show(name)
 
 
 def _convert(found: object, key: Key) -> object:
@@ -438,13 +443,28 @@ def _convert(found: object, key: Key) -> object:
 def _is_text(text: str, key: Key) -> bool:
     if key.words:
         return text in key.words
+    if key.own_rule:
+        return _is_unicode(text)
     if key.allowed_text == NAME_RULE:
         return 1 <= len(text) <= MAX_POOL_NAME and all(character in NAME_CHARACTERS for character in text)
-    if key.allowed_text == TOKEN_RULE:
-        return True  # `settings_tokens` says what is wrong with one
     if key.allowed_text == VARIABLE_RULE:
         return is_variable(text)
     return bool(text) and "\0" not in text and not (key.allowed_text == PATH_RULE and text.startswith((":", "file:")))
+
+
+def _fault_of_name(name: str) -> str:
+    if "\0" in name:
+        return "the name contains a NUL character"
+    return "" if _is_unicode(name) else "the name is not Unicode"
+
+
+def _is_unicode(text: str) -> bool:
+    """A lone half of a surrogate pair is none; a TOML parser gives no such text, other callers may."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _number(found: object, key: Key) -> int | float | None:

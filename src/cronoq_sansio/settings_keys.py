@@ -3,6 +3,7 @@
 from enum import Enum
 from typing import Any
 
+from cronoq_sansio.clock import MAX_CLIENT_DURATION, SECOND
 from cronoq_sansio.limits import MIN_TOKEN
 from cronoq_sansio.values import value
 
@@ -20,9 +21,18 @@ class Kind(Enum):
     TABLES = "array of tables"
     NUMBERS = "table of numbers"
     """The caller chooses the names; range and unit are those of each number."""
+    INTEGERS = "table of integers"
+    """The same with whole numbers."""
+    TEXTS = "table of texts"
+    """The caller chooses the names."""
+
+
+NAMED = (Kind.NUMBERS, Kind.INTEGERS, Kind.TEXTS)
+"""Tables whose names the caller chooses."""
 
 
 MAX_SECONDS = 31_536_000  #: 365 days (server.md section 1)
+MAX_TASK_SECONDS = MAX_CLIENT_DURATION // SECOND  #: what a task may ask for, in the file as on the wire
 MAX_COUNT = 1_000_000_000_000  #: a trillion entries: as good as no bound on any machine
 MAX_BYTES = 1 << 50  #: a pebibyte: the same
 MIN_RATIO, MAX_RATIO = (
@@ -56,6 +66,8 @@ class Key:
     ours: bool = False
     kind_of_table: str = ""
     """The key stands only in a table whose `kind` has this value, and is required there."""
+    own_rule: bool = False
+    """Any text is read; what it means is checked, and what is wrong is said, where the table is read."""
     secret: bool = False
     """What was found there is never shown: it could be a credential."""
 

@@ -3,7 +3,7 @@
 `settings_table` has all others, and the rules that hold for this file too.
 """
 
-from cronoq_sansio.settings import ClassBounds, PoolSettings, ResourceSettings
+from cronoq_sansio.settings import ClassAims, ClassBounds, PoolSettings, ResourceSettings, ScalerSettings
 from cronoq_sansio.settings_keys import (
     MAX_COUNT,
     MAX_RATIO,
@@ -43,6 +43,74 @@ CLASSES = Table(
     (_bound("critical"), _bound("high"), _bound("normal"), _bound("low")),
 )
 
+
+def _aim(name: str) -> Key:
+    meaning = f"Within how long tasks of class `{name}` and above are to be worked off."
+    return Key(name, name, Kind.SECONDS, meaning, 0.001, MAX_SECONDS, default_text="no such aim")
+
+
+SLO = Table(
+    "pools.slo_s",
+    ClassAims,
+    "Aims of single classes for the autoscaler: it wants at least so many slots that what waits now, in this class and"
+    " above, is worked off in this time.",
+    (_aim("critical"), _aim("high"), _aim("normal"), _aim("low")),
+)
+
+SCALER = Table(
+    "pools.scaler",
+    ScalerSettings,
+    "Who is told the target of the autoscaler.",
+    (
+        Key(
+            "kind",
+            "kind",
+            Kind.TEXT,
+            "`external`: nobody is called; whoever starts workers reads `desired` in the snapshot.",
+            words=("external",),
+            default_text="`external`",
+        ),
+    ),
+    unbuilt=("url", "token_env"),
+)
+
+_AUTOSCALING = (
+    Key(
+        "autoscale",
+        "autoscale",
+        Kind.BOOLEAN,
+        "Work out each second how many slots the pool should have, and show it as `desired`. With `false` the keys"
+        " `min`, `target_utilization`, `drain_time_s`, `cooldown_s` and `slo_s` do nothing.",
+    ),
+    Key("scaler", "scaler", Kind.TABLE, "See `[pools.scaler]` below.", default_text="that table's defaults"),
+    Key(
+        "target_utilization",
+        "target_utilization",
+        Kind.NUMBER,
+        "Share of the slots that steady work is to keep busy; the rest is room for bursts.",
+        MIN_RATIO,
+        1,
+    ),
+    Key("drain_time_s", "drain_time", Kind.SECONDS, "In how long a backlog is worked off.", 0.001, MAX_SECONDS),
+    Key("cooldown_s", "cooldown", Kind.SECONDS, "Least time between two steps down.", 0, MAX_SECONDS),
+    Key(
+        "slo_s",
+        "slo",
+        Kind.TABLE,
+        "Aims of single classes; see `[pools.slo_s]` below.",
+        default_text="no aims by class",
+        ours=True,
+    ),
+    Key(
+        "cost_per_worker_second",
+        "cost_per_worker_second",
+        Kind.NUMBER,
+        "What a slot costs, in any currency; the snapshot shows the cost of all that were offered.",
+        0,
+        MAX_COUNT,
+    ),
+)
+
 POOLS = Table(
     "pools",
     PoolSettings,
@@ -55,10 +123,12 @@ POOLS = Table(
             "max",
             "max",
             Kind.INTEGER,
-            "Bounds the slots of one worker; not those of all workers together.",
+            "Bounds the autoscaler's target, what fixed starts may reserve, and the slots of one worker; not those of"
+            " all workers together.",
             1,
             MAX_UINT32,
         ),
+        Key("min", "min", Kind.INTEGER, "The least that the autoscaler asks for; at most `max`.", 0, MAX_UINT32),
         Key(
             "lease_ttl_s", "lease_ttl", Kind.SECONDS, "How long a worker may go without a heartbeat.", 0.1, MAX_SECONDS
         ),
@@ -96,7 +166,7 @@ POOLS = Table(
             "default_duration",
             Kind.SECONDS,
             "How long an attempt is taken to run while nothing is known: no `duration_hint_s`, nothing learned. It says"
-            " how long before its deadline a task becomes urgent.",
+            " how long before its deadline a task becomes urgent, and how long a fixed start reserves a slot.",
             0,
             MAX_SECONDS,
         ),
@@ -125,6 +195,16 @@ POOLS = Table(
             MAX_RATIO,
             default_text="all weigh 1",
         ),
+        Key(
+            "reservable_fraction",
+            "reservable_fraction",
+            Kind.NUMBER,
+            "Share of `max` that fixed starts may reserve at a time, rounded down, but at least one slot; beyond, a"
+            " fixed start is refused as `reservation_conflict`.",
+            MIN_RATIO,
+            1,
+        ),
+        *_AUTOSCALING,
         Key("retry", "retry", Kind.TABLE, "See `[pools.retry]` below.", default_text="that table's defaults"),
         Key(
             "max_slots_per_worker",
@@ -135,16 +215,6 @@ POOLS = Table(
             MAX_UINT32,
             default_key="max_slots_per_worker",
         ),
-    ),
-    unbuilt=(
-        "min",
-        "autoscale",
-        "scaler",
-        "reservable_fraction",
-        "target_utilization",
-        "drain_time_s",
-        "cooldown_s",
-        "cost_per_worker_second",
     ),
     repeated=True,
 )

@@ -2,7 +2,7 @@
 
 Defaults stand in the value classes of `settings` alone. Keys, defaults and ranges are those of server.md section 1;
 keys that only this product has are marked `ours`. Pools and resources, what the scheduler works with, are in
-`settings_scheduling`.
+`settings_scheduling`, schedules in `settings_recurring`.
 """
 
 from cronoq_sansio.settings import (
@@ -28,7 +28,8 @@ from cronoq_sansio.settings_keys import (
     Kind,
     Table,
 )
-from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY
+from cronoq_sansio.settings_recurring import RECURRING, RECURRING_RETRY
+from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY, SCALER, SLO
 
 TLS = Table(
     "server.tls",
@@ -272,6 +273,7 @@ TOKENS = Table(
             Kind.TEXT,
             "The token itself; 32 random characters or more. Exactly one of `token` and `token_env`.",
             allowed_text=TOKEN_RULE,
+            own_rule=True,
             default_text="none",
             secret=True,
         ),
@@ -306,7 +308,7 @@ AUTH = Table(
     unbuilt=("certs",),
 )
 
-TABLES = (SERVER, STORE, LIMITS, OUTPUTS, POOLS, RESOURCES, AUTH)
-INNER_TABLES = (TLS, RETRY, CLASSES, TOKENS)
+TABLES = (SERVER, STORE, LIMITS, OUTPUTS, POOLS, RESOURCES, RECURRING, AUTH)
+INNER_TABLES = (TLS, RETRY, SCALER, CLASSES, SLO, RECURRING_RETRY, TOKENS)
 UNBUILT_TABLES = ("shards",)
-UNBUILT_WORDS = {"store.kind": ("postgres",)}
+UNBUILT_WORDS = {"store.kind": ("postgres",), "pools.scaler.kind": ("webhook",)}

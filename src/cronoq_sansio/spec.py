@@ -7,6 +7,12 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import EDGE_BYTES
 from cronoq_sansio.values import value
 
+#: What a caller means who names no pool, or no kind.
+DEFAULT_POOL = "default"
+DEFAULT_KIND = "default"
+#: Tags that begin like this are made by the server.
+RESERVED_TAGS = "cronoq."
+
 
 class Priority(IntEnum):
     """The four classes, best first. The number is the index of the class; on the wire it is one higher."""

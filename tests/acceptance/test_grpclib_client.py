@@ -54,7 +54,13 @@ def test_every_other_call(server):
         assert (await tasks.Get(pb.GetRequest(task=reference("grpclib")))).id == task_id
         assert (await tasks.Cancel(pb.CancelRequest(task=reference(task_id)))).cancelled
         assert (await tasks.Wait(pb.WaitRequest(task=reference(task_id)))).status == pb.TASK_STATUS_CANCELLED
-        assert len((await stubs.AdminStub(channel).Snapshot(pb.Empty())).pools) == 1
+        admin = stubs.AdminStub(channel)
+        assert len((await admin.Snapshot(pb.Empty())).pools) == 1
+        await admin.AddRecurring(pb.RecurringRequest(name="n", cron="0 9 29 2 *", tz="Asia/Tokyo"))
+        (schedule,) = (await admin.ListRecurring(pb.Empty())).schedules
+        assert (schedule.name, schedule.tz, schedule.overlap) == ("n", "Asia/Tokyo", pb.OVERLAP_SKIP)
+        for removed in (True, False):
+            assert (await admin.RemoveRecurring(pb.RemoveRecurringRequest(name="n"))).removed is removed
 
     run(server, scenario)
 
@@ -64,7 +70,7 @@ def test_errors_have_their_status_and_text(server):
         tasks = stubs.TasksStub(channel)
         for request, status, text in (
             (submission(pool="nowhere"), Status.NOT_FOUND, "nowhere"),
-            (submission(start_in_s=1), Status.UNIMPLEMENTED, "start_in_s"),
+            (submission(start_in_s=-1), Status.INVALID_ARGUMENT, "start_in_s"),
             (submission(wait=True, wait_timeout=0.1), Status.DEADLINE_EXCEEDED, ""),
         ):
             with pytest.raises(GRPCError) as caught:
@@ -72,8 +78,8 @@ def test_errors_have_their_status_and_text(server):
             assert caught.value.status is status
             assert text in caught.value.message
         with pytest.raises(GRPCError) as caught:
-            await stubs.AdminStub(channel).ListRecurring(pb.Empty())
-        assert caught.value.status is Status.UNIMPLEMENTED
+            await stubs.AdminStub(channel).AddRecurring(pb.RecurringRequest(name="n", cron="0 0 31 2 *"))
+        assert caught.value.status is Status.INVALID_ARGUMENT and "cron" in caught.value.message
 
     run(server, scenario)
 

@@ -76,7 +76,7 @@ def test_submitting_waiting_and_looking(server, run, name):
             for options, code in (
                 ({"pool": "nowhere"}, "not_found"),
                 ({"kind": "k" * 129}, "invalid_argument"),
-                ({"start_in": 1}, "unimplemented"),
+                ({"start_in": -1}, "invalid_argument"),
             ):
                 with pytest.raises(ClientError) as caught:
                     await client.submit(**options)
@@ -259,17 +259,21 @@ def test_workers_and_figures(server, run, name):
     run(main)
 
 
-def test_what_is_not_built_yet_says_so(server, run):
+def test_schedules(server, run):
     async def main():
         async with Client(server.address) as client:
-            for call in (
-                client.add_recurring("nightly", "0 3 * * *", "x"),
-                client.remove_recurring("nightly"),
-                client.list_recurring(),
-            ):
-                with pytest.raises(ClientError) as caught:
-                    await call
-                assert caught.value.code == "unimplemented" and caught.value.message
+            template = task({"n": 1}, kind="k", key="n", tolerance=5, on_miss="skip", deadline_in=60)
+            await client.add_recurring("nightly", "0 3 29 2 *", template, tz="Europe/Berlin", overlap="queue")
+            await client.add_recurring("a", "0 3 * * *", "x", pool="figures")
+            first, second = schedules = await client.list_recurring()
+            assert (first.name, first.pool, first.tz, first.overlap) == ("a", "figures", "", "skip")
+            assert (second.name, second.cron, second.kind, second.overlap) == ("nightly", "0 3 29 2 *", "k", "queue")
+            assert second.next_at == second.next_at_ns / 1e9 > time.time() and second.next_at % 86_400 == 2 * 3_600
+            assert second.last_task_id is None and schedules.unavailable_shards == ()
+            for name in ("a", "nightly"):
+                assert await client.remove_recurring(name) is True
+                assert await client.remove_recurring(name) is False
+            assert await client.list_recurring() == []
 
     run(main)
 
@@ -391,7 +395,8 @@ def test_wrong_tokens_and_wrong_roles(guarded, run, trust):
         for call in figures:
             await refused("permission_denied", TOKENS["client"], call)
         await refused("permission_denied", TOKENS["metrics"], lambda client: client.remove_recurring("n"))
-        await refused("unimplemented", TOKENS["admin"], lambda client: client.remove_recurring("n"))
+        await refused("permission_denied", TOKENS["client"], lambda client: client.list_recurring())
+        await refused("invalid_argument", TOKENS["admin"], lambda client: client.add_recurring("n", "never"))
 
     run(main)
 

@@ -14,19 +14,6 @@ SERVER = {
     "pools": '[[pools]]\nname = "default"\n[[pools]]\nname = "small"\nmax_pending = 2\n',
 }
 
-UNBUILT_METHODS = {
-    "Admin/AddRecurring": pb.RecurringRequest(name="n", cron="* * * * *"),
-    "Admin/RemoveRecurring": pb.RemoveRecurringRequest(name="n"),
-    "Admin/ListRecurring": pb.Empty(),
-}
-
-UNBUILT_FIELDS = {
-    "start_in_s": 0.0,
-    "start_unix_ns": 0,
-    "tolerance_s": 0.0,
-    "on_miss": pb.MISS_POLICY_SKIP,
-}
-
 NAN, INFINITY = float("nan"), float("inf")
 
 INVALID = {
@@ -70,21 +57,6 @@ INVALID = {
     "tenant too long": (dict(tenant="t" * 31), "tenant"),
     "tenant with NUL": (dict(tenant="a\0b"), "tenant"),
 }
-
-
-@pytest.mark.parametrize("method", UNBUILT_METHODS)
-def test_a_method_that_is_not_built_says_so(client, method):
-    request = UNBUILT_METHODS[method]
-    with refused(Status.UNIMPLEMENTED, method.replace("/", ".")):
-        client.channel.unary_unary(f"/cronoq.v1.{method}", type(request).SerializeToString)(request, timeout=HANG)
-
-
-@pytest.mark.parametrize("field", UNBUILT_FIELDS)
-@pytest.mark.parametrize("wait", [False, True])
-def test_a_field_that_is_not_built_says_so(client, field, wait):
-    with refused(Status.UNIMPLEMENTED, field):
-        client.submit(wait=wait, **{field: UNBUILT_FIELDS[field]})
-    assert client.snapshot().totals.submitted == client.snapshot().live_tasks
 
 
 @pytest.mark.parametrize("case", INVALID)

@@ -112,13 +112,12 @@ async def test_every_unary_call(server):
         figures = await on.call(on.admin.Snapshot, pb.Empty())
         assert {pool.name for pool in figures.pools} == {"default", *POOLS} and figures.totals.submitted >= 4
         assert not (await on.call(on.admin.ListWorkers, pb.Empty())).workers
-        for method, request in (
-            (on.admin.ListRecurring, pb.Empty()),
-            (on.admin.AddRecurring, pb.RecurringRequest(name="n", cron="* * * * *")),
-            (on.admin.RemoveRecurring, pb.RemoveRecurringRequest(name="n")),
-        ):
-            with refused(Status.UNIMPLEMENTED):
-                await on.call(method, request)
+        schedule = pb.RecurringRequest(name="n", cron="0 9 29 2 *")
+        assert await on.call(on.admin.AddRecurring, schedule) == pb.Empty()
+        assert [one.name for one in (await on.call(on.admin.ListRecurring, pb.Empty())).schedules] == ["n"]
+        for removed in (True, False):
+            reply = await on.call(on.admin.RemoveRecurring, pb.RemoveRecurringRequest(name="n"))
+            assert reply.removed is removed
         with refused(Status.NOT_FOUND, "nowhere"):
             await on.submit(pool="nowhere")
 

@@ -6,7 +6,7 @@ import sys
 
 import engine_bench
 import pytest
-from harness import engine_figures, engine_load
+from harness import cron_load, engine_figures, engine_load
 from harness.engine_load import Load, block, label, park, using_everything
 
 from cronoq_sansio.engine import events as ev
@@ -26,6 +26,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(engine_figures, "relax_collector", lambda: None)
     monkeypatch.setattr(engine_figures, "MILLION", 2_000)
     monkeypatch.setattr(engine_figures, "ASIDE", 50)
+    monkeypatch.setattr(cron_load, "EXPRESSIONS", 40)
 
 
 def steps(load, at_once, tasks=32):

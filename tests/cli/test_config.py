@@ -182,3 +182,67 @@ def test_no_line_is_claimed_where_text_could_look_like_keys(folder):
 def test_inline_tables_are_found_by_the_line_of_their_table(folder):
     (folder / "c.toml").write_text('pools = [{ name = "a", max = 0 }]\n')
     assert problems("c.toml") == ["c.toml:1: pools[0].max: found 0; allowed is an integer from 1 to 4294967295"]
+
+
+# --- schedules
+
+SCHEDULES = """\
+[[resources]]
+name = "licences"
+kind = "semaphore"
+permits = 2
+
+[[recurring]]
+name = "nightly"
+cron = "0 0 31 2 *"
+tz = "Europe/Atlantis"
+tags = { "cronoq.x" = "1" }
+
+[[recurring]]
+name = "nightly"
+cron = "*/5 * * * *"
+pool = "mail"
+key = "%s"
+
+[recurring.resources]
+licences = 3
+gpu = 1
+
+[[recurring]]
+name = "hourly"
+cron = "0 0 * * 8"
+"""
+
+
+def test_everything_that_would_stop_a_schedule_is_found_with_its_line(folder):
+    (folder / "c.toml").write_text(SCHEDULES % ("k" * 236))
+    found = [line.partition(" ")[::2] for line in problems("c.toml")]
+    assert [(place, rest.partition(": ")[0]) for place, rest in found] == [
+        ("c.toml:8:", "recurring[0].cron"),
+        ("c.toml:9:", "recurring[0].tz"),
+        ("c.toml:10:", 'recurring[0].tags."cronoq.x"'),
+        ("c.toml:13:", "recurring[1].name"),
+        ("c.toml:15:", "recurring[1].pool"),
+        ("c.toml:16:", "recurring[1].key"),
+        ("c.toml:19:", "recurring[1].resources.licences"),
+        ("c.toml:20:", "recurring[1].resources.gpu"),
+        ("c.toml:24:", "recurring[2].cron"),
+    ]
+
+
+def test_the_zones_are_those_that_schedules_run_on(folder):
+    entry = '[[recurring]]\nname = "{}"\ncron = "30 2 * * *"\ntz = "{}"\n'
+    zones = ("", "UTC", "Europe/Helsinki", "America/New_York", "Australia/Lord_Howe")
+    (folder / "c.toml").write_text("".join(entry.format(f"s{zone}", zone) for zone in zones))
+    assert [found.tz for found in load("c.toml", environ={}).settings.recurring] == list(zones)
+    for zone in ("../UTC", "/etc/localtime", "europe/helsinki", "posixrules", "tzdata.zi", "Europe"):
+        (folder / "c.toml").write_text(entry.format("s", zone))
+        (line,) = problems("c.toml")
+        assert line.startswith("c.toml:4: recurring[0].tz: ")
+
+
+def test_a_schedule_of_the_file_belongs_to_the_file(folder):
+    (folder / "c.toml").write_text('[[recurring]]\nname = "s"\ncron = "0 9 * * *"\npayload_json = \'{"a": 1}\'\n')
+    (found,) = load("c.toml", environ={}).settings.recurring
+    assert found.configured
+    assert (found.template.payload, found.template.content_type) == (b'{"a": 1}', "application/json")

@@ -11,6 +11,8 @@ from cronoq.client import Event, Submitted, TaskInfo, TaskPage, task
 from cronoq_sansio.wire import pb
 
 BLOCKED = TaskInfo(7, "blocked", "default", kind="k", max_attempts=3, tenant="acme", priority="low")
+MARCH_14 = 1_805_007_600 * 10**9
+"""2027-03-14T07:00:00Z in nanoseconds."""
 SHED = TaskInfo(8, "shed", "default", kind="k", max_attempts=3)
 
 
@@ -71,6 +73,17 @@ def dep(reference, condition):
 SENT = {
     "a deadline": (["--deadline-in", "0.5"], {"deadline_in_s": 0.5}),
     "a deadline now": (["--deadline-in", "0"], {"deadline_in_s": 0.0}),
+    "a start": (["--start-in", "2.5"], {"start_in_s": 2.5}),
+    "a start now": (["--start-in", "0"], {"start_in_s": 0.0}),
+    "a start in UTC": (["--start-at", "2027-03-14T07:00:00Z"], {"start_unix_ns": MARCH_14}),
+    "a start elsewhere": (["--start-at", "2027-03-14T09:00:00.000001+02:00"], {"start_unix_ns": MARCH_14 + 1_000}),
+    "a start in Unix seconds": (["--start-at", "1805007600"], {"start_unix_ns": MARCH_14}),
+    "a start between seconds": (["--start-at", "1805007600.5"], {"start_unix_ns": MARCH_14 + 10**9 // 2}),
+    "a tolerance": (["--start-in", "1", "--tolerance", "0"], {"start_in_s": 1.0, "tolerance_s": 0.0}),
+    "a miss that is skipped": (["--on-miss", "skip"], {"on_miss": pb.MISS_POLICY_SKIP}),
+    "a miss that fails": (["--on-miss", "fail"], {"on_miss": pb.MISS_POLICY_FAIL}),
+    "a miss that runs": (["--on-miss", "run_late"], {"on_miss": pb.MISS_POLICY_RUN_LATE}),
+    "a miss that runs, as in other programs": (["--on-miss", "run-late"], {"on_miss": pb.MISS_POLICY_RUN_LATE}),
     "a hint": (["--duration-hint", "90"], {"duration_hint_s": 90.0}),
     "a tenant": (["--tenant", "acme"], {"tenant": "acme"}),
     "labels": (["--label", "gpu=a", "--label", "zone="], {"labels": {"gpu": "a", "zone": ""}}),
@@ -104,6 +117,13 @@ REFUSED = {
     "a hint of 101 years": (["--duration-hint", "3.2e9"], "--duration-hint: 3.2e+09 is not"),
     "a negative timeout": (["--timeout-s", "-0.1"], "--timeout-s: -0.1 is not"),
     "a negative start": (["--start-in", "-1"], "--start-in: -1 is not"),
+    "two starts": (["--start-in", "1", "--start-at", "1"], "--start-in and --start-at: only one of them"),
+    "a start in words": (["--start-at", "noon"], "--start-at: 'noon' is not a time like 2027-03-14T07:00:00Z"),
+    "a start without a zone": (["--start-at", "2027-03-14T07:00"], "'2027-03-14T07:00' has no time zone; Z at"),
+    "a start before all": (["--start-at", "-1"], "--start-at"),
+    "a start beyond what can be sent": (["--start-at", "99999999999"], "start_at: 99999999999 is outside of"),
+    "a negative tolerance": (["--tolerance", "-1"], "--tolerance: -1 is not"),
+    "an unknown miss": (["--on-miss", "later"], "'later' is not one of run_late, skip, fail"),
     "a deadline in words": (["--deadline-in", "soon"], "--deadline-in"),
     "no units": (["--resource", "gpu=0"], "--resource: gpu=0: the units must be a whole number from 1 to 4294967295"),
     "negative units": (["--resource", "gpu=-1"], "--resource: gpu=-1: the units"),
@@ -114,7 +134,7 @@ REFUSED = {
     "a label twice": (["--label", "a=1", "--label", "a=2"], "--label: 'a' is given twice"),
     "after an empty key": (["--after", ""], "--after: a key cannot be empty"),
     "after a failed empty key": (["--after-failure", ""], "--after-failure: a key cannot be empty"),
-    "after a key that is not UTF-8": (["--after-complete", "\udcff"], "--after-complete: a key that is not UTF-8"),
+    "after a key that is not UTF-8": (["--after-complete", "\udcff"], "--after-complete: what is not UTF-8"),
     "keys of nothing": (["--after-keys"], "--after-keys is of use only with --after"),
     "a tenant that is not UTF-8": (["--tenant", "\udcff"], "tenant: "),
 }

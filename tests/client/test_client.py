@@ -244,10 +244,20 @@ def test_recurring(run: Run, foreign: ForeignServer) -> None:
             is None
         )
         await client.add_recurring("n", "0 * * * *", task("x", timeout=3))
+        await client.add_recurring("n", "0 * * * *", pb.TaskSpec(kind="of the generated stubs"))
+        options: dict[str, Any] = {"tolerance": 5, "on_miss": "skip", "deadline_in": 60, "key": "k", "start_in": 1}
+        await client.add_recurring("n", "0 * * * *", **options)
         with pytest.raises(TypeError, match="no further options: kind"):
             await client.add_recurring("n", "0 * * * *", task("x"), kind="k")
         with pytest.raises(ValueError, match="overlap: 'maybe' is not one of skip, allow, queue, queue_on_success"):
             await client.add_recurring("n", "0 * * * *", overlap="maybe")
+        with pytest.raises(ValueError, match="on_miss: 'late' is not one of run_late, skip, fail"):
+            await client.add_recurring("n", "0 * * * *", on_miss="late")
+        for name, cron, tz, word in ((1, "", None, "name"), ("n", None, None, "cron"), ("n", "", 1, "tz")):
+            with pytest.raises(TypeError, match=f"{word}: a str is needed"):
+                await client.add_recurring(name, cron, tz=tz)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="name: a str is needed"):
+            await client.remove_recurring(None)  # type: ignore[arg-type]
         assert await client.remove_recurring("n") is True
         schedules = await client.list_recurring()
         assert schedules == [
@@ -257,10 +267,13 @@ def test_recurring(run: Run, foreign: ForeignServer) -> None:
         assert schedules.unavailable_shards == ("eu",)
 
     each(run, foreign, calls)
-    first, second = (request for name, request in foreign.asked if name == "AddRecurring")
+    first, second, third, fourth = (request for name, request in foreign.asked if name == "AddRecurring")
     assert (first.name, first.cron, first.tz, first.overlap) == ("n", "0 * * * *", "Europe/Berlin", 3)
     assert (first.template.kind, first.template.payload, second.template.timeout_s) == ("k", b'{"a": 1}', 3)
-    assert second.overlap == pb.OVERLAP_SKIP
+    assert (second.overlap, second.tz, third.template.kind) == (pb.OVERLAP_SKIP, "", "of the generated stubs")
+    template = fourth.template
+    assert (template.tolerance_s, template.on_miss, template.deadline_in_s) == (5, pb.MISS_POLICY_SKIP, 60)
+    assert (template.key, template.start_in_s) == ("k", 1), "what a template may not have is the server's to refuse"
 
 
 def test_workers_and_figures(run: Run, foreign: ForeignServer) -> None:

@@ -14,7 +14,7 @@ import pytest
 from cronoq.client import Client, Result
 from cronoq.errors import ClientError, Permanent
 from cronoq.handlers import TaskFunction, Tasks
-from cronoq.testing import run_handler, run_task, serve
+from cronoq.testing import FakeWorker, run_handler, run_task, serve
 from cronoq.worker import current_lease
 from cronoq_sansio.wire import pb
 from tests.client.stage import both, play, raises, stage, warnings_of
@@ -363,3 +363,23 @@ def test_only_handlers_need_cattrs():
     code = "import sys; sys.modules['cattrs'] = None; import cronoq.client, cronoq.worker, cronoq.testing"
     done = subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, capture_output=True)
     assert done.returncode == 0, done.stderr
+
+
+@both
+def test_a_task_of_a_function_on_a_schedule(backend):
+    async def script():
+        async with (
+            serve(pools=["shop"]) as server,
+            Client(server.target) as client,
+            FakeWorker(server.target, "shop") as worker,
+        ):
+            await client.add_recurring("orders", "* * * * * *", ORDER.spec(Order("tea"), AT), overlap="allow")
+            (schedule,) = await client.list_recurring()
+            assert (schedule.pool, schedule.kind, schedule.overlap) == ("shop", "order", "allow")
+            lease = await worker.next()
+            assert (lease.kind, lease.tags, lease.timeout) == ("order", {"cronoq.recurring": "orders"}, 3.0)
+            worker.complete(lease, (await ORDER.handle(lease)).output)
+            assert await client.remove_recurring("orders")
+            assert ORDER.result(await client.wait(lease.task_id)) == ["tea", AT.isoformat(), "none", "False"]
+
+    play(backend, script)

@@ -1,5 +1,7 @@
 """The tools for tests of users: handlers without a server, a server in the process, a worker that a test plays."""
 
+from datetime import UTC, datetime
+
 import anyio
 import pytest
 
@@ -7,7 +9,7 @@ from cronoq.client import Client, Dep, task
 from cronoq.errors import CancelTask, ClientError, ConfigError, Permanent, Reject, Retryable
 from cronoq.testing import FakeWorker, HandlerResult, run, run_handler, serve
 from cronoq.worker import Worker
-from tests.client.stage import both, play
+from tests.client.stage import PATIENCE, both, play
 
 
 async def upper(lease):
@@ -233,3 +235,73 @@ def test_a_bucket_refills_on_that_clock():
         return anyio.current_time() - began
 
     assert 2_999 <= run(main) < 3_100
+
+
+NOON = datetime(2027, 3, 13, 12, tzinfo=UTC)
+
+
+@both
+def test_a_server_that_takes_it_to_be_another_time(backend):
+    async def script():
+        async with serve(now=NOON) as server, Client(server.target) as client:
+            submitted = await client.submit()
+            assert 0 <= (await client.get(submitted.id)).created_at - NOON.timestamp() < PATIENCE
+        with pytest.raises(ValueError, match="now: the datetime has no time zone"):
+            async with serve(now=datetime(2027, 3, 13)):
+                pass
+
+    play(backend, script)
+
+
+def test_a_fixed_start_on_that_clock():
+    """Weeks ahead and exact, though the slot is busy before and other work waits."""
+
+    async def main():
+        async with (
+            serve(now=NOON) as server,
+            Client(server.target) as client,
+            FakeWorker(server.target, "default") as worker,
+        ):
+            at = datetime(2027, 3, 13, 13, tzinfo=UTC)
+            exact = await client.submit("exact", start_at=at, tolerance=5, duration_hint=60)
+            assert (await client.get(exact.id)).status == "scheduled"
+            await client.submit("other", timeout=3_000)
+            worker.complete(await worker.next())
+            lease = await worker.next()
+            assert lease.task_id == exact.id
+            info = await client.get(exact.id)
+            assert 0 <= info.started_at - at.timestamp() < 1
+            worker.complete(lease)
+
+    run(main)
+
+
+def test_a_schedule_in_the_night_in_which_the_clock_is_set_forward():
+    starts = []
+
+    async def handle(lease):
+        starts.append((lease.key, lease.tags["cronoq.recurring"]))
+
+    async def main():
+        nightly = {"name": "of the file", "cron": "30 2 * * *", "tz": "America/New_York", "key": "file"}
+        async with (
+            serve(now=MARCH_14 - 300, recurring=[nightly]) as server,
+            Client(server.target) as client,
+            Worker(server.target, "default", handle),
+        ):
+            await client.add_recurring("called", "30 2 * * *", tz="America/New_York", key="called")
+            found = {one.name: one.next_at for one in await client.list_recurring()}
+            assert found == {"called": MARCH_14, "of the file": MARCH_14}
+            await anyio.sleep(600)
+            with pytest.raises(ClientError) as caught:
+                await client.remove_recurring("of the file")
+            assert caught.value.code == "failed_precondition"
+
+    run(main)
+    assert sorted(starts) == [
+        ("called@2027-03-14T07:00:00Z", "called"),
+        ("file@2027-03-14T07:00:00Z", "of the file"),
+    ]
+
+
+MARCH_14 = datetime(2027, 3, 14, 7, tzinfo=UTC).timestamp()

@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager
 import pytest
 
 from cronoq import __version__
-from cronoq._cli.main import app
+from cronoq._cli.main import commands
 from cronoq._cli.main import main as command_line
 from cronoq._proto import cronoq_pb2 as pb
 from cronoq._runtime.startup import lines
@@ -31,7 +31,7 @@ GREETINGS = ROOT / "docs" / "examples" / "greetings.py"
 """What the README has its reader save and run."""
 MAKEFILE = (ROOT / "Makefile").read_text()
 TARGETS = set(re.findall(r"^([a-z]+):", MAKEFILE, re.MULTILINE))
-COMMANDS = [name for name in app.resolved_commands() if not name.startswith("-")]
+COMMANDS = commands()
 
 
 def page(name):
@@ -76,14 +76,13 @@ def test_every_error_code_is_documented():
 def test_every_command_and_option_is_documented():
     text = page("commands")
     connection = text.partition("## Options of the connection\n")[2].partition("\n## ")[0]
-    for command, parsed in app.resolved_commands().items():
-        if command in COMMANDS:
-            section = text.partition(f"## `cronoq-trio {command}`\n")[2].partition("\n## ")[0]
-            assert section.strip()
-            for argument in parsed.assemble_argument_collection():
-                if argument.show:  # else a group of options, whose members follow
-                    place = connection if f"`{argument.names[0]} " in connection else section
-                    assert all(f"`{option}" in place for option in argument.names)
+    for command, parsed in COMMANDS.items():
+        section = text.partition(f"## `cronoq-trio {command}`\n")[2].partition("\n## ")[0]
+        assert section.strip()
+        for argument in parsed.assemble_argument_collection():
+            if argument.show:  # else a group of options, whose members follow
+                place = connection if f"`{argument.names[0]} " in connection else section
+                assert all(f"`{option}" in place for option in argument.names)
 
 
 def test_every_fixed_limit_is_documented():
@@ -116,8 +115,8 @@ def test_console_blocks_name_programs_and_options_that_exist(path, text):
         elif words[0].endswith("python"):
             assert (ROOT / words[1]).exists() or (path, words[1]) == (README, GREETINGS.name)
         elif words[0] in ("cronoq-trio", ".venv/bin/cronoq-trio"):
-            assert words[1] in COMMANDS
-            options = {option for argument in app[words[1]].assemble_argument_collection() for option in argument.names}
+            command = COMMANDS.get(" ".join(words[1:3])) or COMMANDS[words[1]]
+            options = {option for argument in command.assemble_argument_collection() for option in argument.names}
             assert {word for word in words[2:] if word.startswith("-")} <= options
 
 

@@ -2,10 +2,12 @@
 
 import re
 import runpy
+import shlex
 import tomllib
 
 import pytest
 
+from cronoq._cli.main import main as command_line
 from tests.docs.test_docs import blocks
 from tests.tidy.tree import ROOT
 
@@ -18,6 +20,8 @@ PAGES = {
     "labels": "labels",
     "resources": "resources",
     "tenants": "tenants",
+    "fixed-starts": "fixed_start",
+    "recurring": "recurring",
 }
 """Page → its example."""
 
@@ -31,6 +35,16 @@ def test_the_example_prints_what_its_page_shows(page, example, capsys):
     assert printed == blocks(path, "text")[-1][1].splitlines()
 
 
+def test_the_previews_are_real(capsys):
+    shown = [text for _, text in blocks(HOW_TO / "recurring.md", "console") if text.startswith("$ ")]
+    assert shown
+    for text in shown:
+        command, _, printed = text.partition("\n")
+        assert command_line(shlex.split(command)[2:]) == 0
+        table, _, rules = capsys.readouterr().out.partition("\n\n")
+        assert f"{table}\n" == printed and "tzdata" in rules
+
+
 def is_log(line):
     """A line of the server's log: it begins with the time."""
     return re.match(r"(\x1b\[\d+m)?\d{4}-\d\d-\d\d ", line) is not None
@@ -42,6 +56,7 @@ def is_log(line):
         ("overload", "pools", "POOLS"),
         ("resources", "resources", "RESOURCES"),
         ("tenants", "pools", "POOLS"),
+        ("fixed-starts", "pools", "POOLS"),
     ],
 )
 def test_the_example_uses_what_the_page_configures(page, table, name):

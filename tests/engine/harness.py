@@ -11,6 +11,7 @@ from cronoq_sansio.engine.actions import (
     BatchOutcome,
     Dispatch,
     EngineStep,
+    OccurrenceDropped,
     Submitted,
     TaskEnded,
     TaskMoved,
@@ -20,8 +21,10 @@ from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import (
+    DEFAULT_TOLERANCE,
     Condition,
     Dependency,
+    MissPolicy,
     Priority,
     RetryOverride,
     RetryPolicy,
@@ -52,6 +55,10 @@ def spec(
     resources: Mapping[str, int] | None = None,
     labels: Mapping[str, str] | None = None,
     tenant: str = "",
+    start: int | None = None,
+    start_in: int | None = None,
+    tolerance: int = DEFAULT_TOLERANCE,
+    on_miss: MissPolicy = MissPolicy.RUN_LATE,
 ) -> TaskSpec:
     """A task for the tests. `deps` that are ids or keys ask for success; see `dep` for the others."""
     scheduling = Scheduling(
@@ -62,6 +69,10 @@ def spec(
         tuple(sorted((resources or {}).items())),
         tuple(sorted((labels or {}).items())),
         tenant,
+        start,
+        start_in,
+        tolerance,
+        int(on_miss),
     )
     plain = scheduling == Scheduling()
     return TaskSpec(
@@ -94,10 +105,11 @@ class Rig:
         resources: tuple[ResourceSettings, ...] = (),
         release: bool = True,
         seed: int = 0,
+        now: int = START,
     ) -> None:
         settings = Settings(limits=limits or LimitSettings(), pools=pools or (pool(),), resources=resources)
         self.settings = settings
-        self.adopt(Engine.fresh(settings, now=START, seed=seed, first_task_id=1, first_lease_id=101))
+        self.adopt(Engine.fresh(settings, now=now, seed=seed, first_task_id=1, first_lease_id=101))
         self.release = release
 
     def adopt(self, engine: Engine) -> None:
@@ -107,6 +119,7 @@ class Rig:
         self.leases: list[Lease] = []
         self.ended: dict[int, TaskEnded] = {}
         self.aborts: list[Abort] = []
+        self.drops: list[OccurrenceDropped] = []
         self.moves: list[TaskMoved] = []
         self.answers: list[Any] = []
 
@@ -120,7 +133,12 @@ class Rig:
 
     def take(self, step: EngineStep) -> None:
         """Sort the actions of a step."""
-        self.aborts += step.at_once
+        for told in step.at_once:
+            if type(told) is Abort:
+                self.aborts.append(told)
+            else:
+                assert type(told) is OccurrenceDropped
+                self.drops.append(told)
         fresh = []
         for action in step.once_durable:
             if type(action) is Dispatch:

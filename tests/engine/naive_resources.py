@@ -16,6 +16,7 @@ class Plan:
         self.place = 0
         self.claim = None
         self.called = False
+        self.hold = None
 
 
 class Task:
@@ -62,6 +63,9 @@ class Pool:
 
     def free_slots(self):
         return sum(group.capacity - group.busy for group in self.groups)
+
+    def can_call(self, demand):
+        return self.free_slots() > self.called and demand.can_call()
 
 
 class Stock:

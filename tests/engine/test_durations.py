@@ -166,3 +166,18 @@ def test_the_check_sees_samples_that_got_lost():
     durations._pool._sorted.pop()
     with pytest.raises(AssertionError, match="window"):
         durations.check_invariants()
+
+
+@given(st.lists(st.integers(0, 30), min_size=1, max_size=200), st.lists(st.booleans(), min_size=200, max_size=200))
+def test_a_watched_quantile_never_rises_without_an_alarm(samples: list[int], looks: list[bool]) -> None:
+    durations = Durations(0)
+    durations.watch(90)
+    known = -1
+    for sample, look in zip(samples, looks, strict=False):
+        durations.add("kind", sample)
+        found = durations.quantile(90)
+        assert found is not None
+        assert durations.alarmed or found <= known
+        if durations.alarmed and look:
+            durations.watch(90)
+            known = found

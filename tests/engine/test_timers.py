@@ -44,3 +44,12 @@ def test_a_timer_that_fired_can_be_cancelled_in_vain():
     assert heap.pop_due(1) == "x"
     heap.cancel(timer)
     assert len(heap) == 0
+
+
+def test_of_timers_due_at_once_the_order_says_which_comes_first():
+    heap: TimerHeap[int] = TimerHeap()
+    for number, order in enumerate(("b", "a", "b", "")):
+        heap.add(1, number, order)
+    heap.add(0, 4, "z")
+    assert heap.first() == (0, "z")
+    assert [heap.pop_due(1) for _ in range(5)] == [4, 3, 1, 0, 2] and heap.first() is None

@@ -74,7 +74,9 @@ class House:
         self.store = store
         self.abandoned: list[int] = []
         self.bound: list[tuple[str, int]] = []
-        self.server = Server(settings, store, self.bound.extend, wall=wall, abandon=self.abandoned.append)
+        self.wall_moved = 0
+        """By how many nanoseconds somebody has set the wall clock."""
+        self.server = Server(settings, store, self.bound.extend, wall=self.wall, abandon=self.abandoned.append)
         self.code: int | None = None
         self.error: StartError | None = None
         self.ended_at = 0.0
@@ -90,6 +92,10 @@ class House:
         except StartError as error:
             self.error = error
         self.ended_at = trio.current_time()
+
+    def wall(self) -> int:
+        """The host's wall clock, which may be set."""
+        return wall() + self.wall_moved
 
     def caller(self) -> Caller:
         return Caller(self.server, self.nursery)

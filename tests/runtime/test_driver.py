@@ -11,6 +11,7 @@ from trio.testing import MockClock
 
 from cronoq._runtime.faults import TermEnded
 from cronoq._stores.base import StoreUnavailable
+from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.errors import Code, Rejection
@@ -166,6 +167,22 @@ async def test_the_wall_clock_is_followed_both_ways(autojump_clock: MockClock, s
     assert [event for event in stage.machine.seen if isinstance(event, WallClockMoved)] == [WallClockMoved(moved)]
     await trio.sleep(10)
     assert len(stage.machine.seen) == 1, "told again although nothing moved"
+
+
+async def test_the_wall_clock_is_looked_at_before_a_timer_acts(autojump_clock: MockClock, stage: Stage) -> None:
+    """A start that was due by a clock which has been put back is not due any more, and the machine knows it in time."""
+    stage.machine.due = stage.clock.now() + SECOND // 10
+    stage.driver.handle([Say("armed")])
+    stage.wall_moved = -5 * SECOND
+    await trio.sleep(0.12)
+    assert stage.machine.seen == [WallClockMoved(-5 * SECOND), TimerFired()]
+
+
+async def test_a_step_of_the_wall_clock_is_noticed_within_a_tick(autojump_clock: MockClock, stage: Stage) -> None:
+    await trio.sleep(0.9)
+    stage.wall_moved = 3_600 * SECOND
+    await trio.sleep(limits.TICK / SECOND + 0.001)
+    assert stage.machine.seen == [WallClockMoved(3_600 * SECOND)]
 
 
 async def test_small_differences_of_the_wall_clock_are_left_alone(autojump_clock: MockClock, stage: Stage) -> None:

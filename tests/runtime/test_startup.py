@@ -126,6 +126,8 @@ async def test_statistics_are_one_line(
     assert (figures["connections"], figures["workers"], figures["actions_held"]) == (1, 1, 0)
     assert figures["calls.Tasks.Submit.ok"] == 1
     assert figures["calls.Tasks.Submit.unknown_pool"] == 1
+    assert (figures["schedules"], figures["occurrences"], figures["fixed_starts"]) == (0, 0, 0)
+    assert figures["dropped.missed"] == figures["dropped.conflict"] == 0
     nursery.cancel_scope.cancel()
 
 

@@ -12,10 +12,20 @@ from typing import Any
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    EdgeResolved,
+    OutputStored,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringStored,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.outbox import Outbox, StepsDurable
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.spec import RetryOverride, Scheduling, TaskSpec, TaskStatus, tenant_of
@@ -97,14 +107,25 @@ class Harness:
     def __init__(self, settings: Settings | None = None, *, volatile: bool = False, wall_offset: int = 0) -> None:
         self.settings = settings or Settings()
         self.now = START
-        self.engine = Engine.fresh(self.settings, now=self.now, wall_offset=wall_offset)
+        if self.settings.recurring:  # the schedules of the file come with the beginning of a term
+            first = {"first_task_id": 1, "first_lease_id": 1, "seed": 0}
+            self.engine = Engine.recover(self.settings, now=self.now, wall_offset=wall_offset, **first)
+            while self.engine.settle(self.now):
+                pass
+            self.begun = self.engine.begin(self.now).writes
+        else:
+            self.engine = Engine.fresh(self.settings, now=self.now, wall_offset=wall_offset)
+            self.begun = []
         self.service = Service(self.engine, self.settings, self.now, volatile=volatile)
         self.outbox = Outbox(self.service, volatile=volatile)
         self.volatile = volatile
         self.durable_through = 0
         self.waiting: list[tuple[int, list[Any]]] = []
         """Writes of steps that are not committed."""
+        if self.begun:
+            self.waiting.append((self.engine.number, self.begun))
         self.rows: dict[int, Row] = {}
+        self.schedules: dict[str, RecurringStored] = {}
         self.answers: dict[m.Call, Any] = {}
         self.queries: dict[int, m.StoreQuery] = {}
         self.store_scan = 10_000
@@ -119,6 +140,8 @@ class Harness:
         """Of the last step, and its number."""
         self.number = 0
         self.finished = False
+        self.drops: list[Any] = []
+        """Fires that were logged as dropped."""
         self.log: list[Any] | None = None
         """Set it to a list to get every step in words that can be compared."""
 
@@ -266,6 +289,12 @@ class Harness:
                 self.rows[record.task_id].output = record
             elif isinstance(record, EdgeResolved):
                 assert not isinstance(self.rows[record.task_id].state, TaskFinished), "an edge of a task that has ended"
+            elif isinstance(record, RecurringStored):
+                self.schedules[record.spec.name] = record
+            elif isinstance(record, RecurringFired):
+                assert record.name in self.schedules, "progress of a schedule that is not stored"
+            elif isinstance(record, RecurringDeleted):
+                del self.schedules[record.name]
             else:
                 self.rows[record.task_id].state = record
 
@@ -300,12 +329,15 @@ class Harness:
         elif isinstance(action, m.ReadStore):
             self.queries[action.query.number] = action.query
         elif isinstance(action, m.StartEvents):
-            assert action.call.open and action.call not in self.events
+            assert action.call.open or action.call in self.hung_up, "a call that had ended before was let in"
+            assert action.call not in self.events
             self.events[action.call] = []
         elif isinstance(action, m.SendEvent):
             self._check_event(action)
         elif isinstance(action, m.StopFinished):
             self.finished = True
+        elif isinstance(action, LogDrop):
+            self.drops.append(action.drop)
         else:
             self._check_worker(action, self.peers[action.stream])
 

@@ -5,6 +5,8 @@ import pytest
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.errors import Code
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service import messages_recurring as mr
+from cronoq_sansio.spec import RecurringSpec
 from tests.service.harness import Harness, spec
 
 REQUESTS = {
@@ -13,7 +15,12 @@ REQUESTS = {
     "get": m.Get("busy"),
     "wait": m.Wait("busy", SECOND),
     "snapshot": m.GetSnapshot(),
+    "add": mr.AddRecurring(RecurringSpec("new", "* * * * *", "", spec())),
+    "remove": mr.RemoveRecurring("old"),
+    "schedules": mr.ListRecurring(),
 }
+ADDS_WORK = ("submit", "add")
+TAKES_WORK_AWAY = ("cancel", "remove")
 SERVING, STOPPING, STOPPED = "serving", "stopping", "stopped"
 
 
@@ -21,6 +28,8 @@ def world(phase, pressure):
     rig = Harness()
     worker = rig.worker()
     rig.submit(key="busy")
+    rig.durable()
+    rig.call(mr.AddRecurring(RecurringSpec("old", "0 0 1 1 *", "", spec())))
     rig.durable()
     if phase != SERVING:
         rig.handle(m.StopRequested(10 * SECOND))
@@ -40,9 +49,9 @@ def test_who_is_let_in(phase, pressure, name):
     answer = rig.answer(call)
     if phase == STOPPED:
         assert answer.code is Code.UNAVAILABLE and "stopped" in answer.message
-    elif name == "submit" and phase == STOPPING:
+    elif name in ADDS_WORK and phase == STOPPING:
         assert answer.code is Code.UNAVAILABLE and "stopping" in answer.message
-    elif pressure and name in ("submit", "cancel"):
+    elif pressure and name in ADDS_WORK + TAKES_WORK_AWAY:
         assert answer.code is Code.UNAVAILABLE and "the disk is full" in answer.message
     else:
         assert not isinstance(answer, m.Reject) and getattr(answer, "code", None) is None

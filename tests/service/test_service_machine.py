@@ -23,9 +23,10 @@ from cronoq_sansio.engine.events import (
 from cronoq_sansio.engine.records import TaskFinished
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.spec import Condition, Dependency, RetryPolicy
+from cronoq_sansio.spec import Condition, Dependency, MissPolicy, Overlap, RecurringSpec, RetryPolicy
 from tests.service.harness import Harness, spec
 
 RETRY = RetryPolicy(2, SECOND, 2.0, 4 * SECOND, False)
@@ -75,9 +76,16 @@ asked = st.fixed_dictionaries(
         "tenant": st.sampled_from(["acme", "b"]),
         "deadline_in": st.sampled_from([0, 4 * SECOND]),
         "priority": st.integers(0, 3),
+        "start_in": st.sampled_from([0, SECOND, 3 * SECOND, 8 * SECOND]),
+        "tolerance": st.sampled_from([0, SECOND // 2, 2 * SECOND]),
+        "on_miss": st.sampled_from(MissPolicy).map(int),
+        "duration_hint": st.sampled_from([0, 2 * SECOND]),
     },
 )
 """What a task asks of the scheduler; only the settings `CROWDED` have the resources."""
+names = st.sampled_from(["s", "s", "t"])
+times = st.sampled_from(["* * * * * *", "*/3 * * * * *", "*/20 * * * * *", "0 0 1 1 *"])
+overlaps = st.sampled_from(Overlap).map(int)
 
 move = st.one_of(
     st.tuples(st.just("submit"), pools, keys, st.sampled_from([None, 2 * SECOND]), deadlines),
@@ -91,6 +99,10 @@ move = st.one_of(
         st.just("watch"), st.sampled_from([(), ("default",)]), st.sets(refs, max_size=2), st.booleans(), deadlines
     ),
     st.tuples(st.just("workers")),
+    st.tuples(st.just("add"), names, times, overlaps, pools, keys, asked),
+    st.tuples(st.just("add"), names, times, overlaps, pools, keys, asked),
+    st.tuples(st.just("remove"), names),
+    st.tuples(st.just("schedules")),
     st.tuples(st.just("cancel"), refs),
     st.tuples(st.just("get"), refs, deadlines),
     st.tuples(st.just("wait"), refs, timeouts, deadlines),
@@ -132,6 +144,9 @@ BUSY = [
     (("durable", 99), True),
 ]
 prelude = st.sampled_from([[], BUSY, BUSY, BUSY])
+
+
+FOREIGN = ("start_in", "dependencies")
 
 
 class Player:
@@ -188,6 +203,18 @@ class Player:
 
     def workers(self):
         self.call(m.ListWorkers())
+
+    def add(self, name, cron, overlap, pool, key, asks):
+        """Fields that only a Submit may have are left out, or not, now and then."""
+        keep = ("start_in", "dependencies") if overlap == Overlap.ALLOW and key else ()
+        asks = {field: found for field, found in asks.items() if field in keep or field not in FOREIGN}
+        self.call(mr.AddRecurring(RecurringSpec(name, cron, "", spec(pool, key, **asks), overlap)))
+
+    def remove(self, name):
+        self.call(mr.RemoveRecurring(name))
+
+    def schedules(self):
+        self.call(mr.ListRecurring())
 
     def cancel(self, ref):
         self.call(m.Cancel(ref))
@@ -311,6 +338,8 @@ def finish(player):
     """Let everything come to an end: workers report, commits succeed, the store answers, time passes."""
     rig = player.rig
     rig.handle(m.StorePressure(None), CommitsResumed(0), CascadesHeld(False))
+    for name in ("s", "t"):
+        rig.call(mr.RemoveRecurring(name))
     helpers = [rig.worker(3, pool, **dict(labels)) for pool in ("default", "other") for labels in ((), (("gpu", "1"),))]
     for _ in range(60):
         rig.durable()
@@ -333,7 +362,7 @@ def check_end(player):
     rig = player.rig
     for call, request in player.calls:
         assert call in rig.answers or call in player.ended, f"no answer to {request}"
-    assert not rig.engine.tasks.live
+    assert not rig.engine.tasks.live and not rig.schedules
     finals = [row.state for row in rig.rows.values()]
     assert all(isinstance(state, TaskFinished) for state in finals)
     for action in rig.answers.values():
@@ -353,6 +382,8 @@ def check_end(player):
         "leases",
         "backoffs",
         *rig.engine.dependencies.statistics(),
+        *rig.engine.starts.statistics(),
+        *rig.engine.recurring.statistics(),
         *rig.engine.resources.statistics(),
         *rig.engine.waiting_room.statistics(),
     ):

@@ -201,3 +201,14 @@ def test_deliveries_to_all_watchers_together_are_bounded(monkeypatch):
         rig.submit(pool="a")
     rig.durable()
     assert rig.answer(first) is rig.answer(again) is None, "the bucket fills with time"
+
+
+def test_a_caller_may_leave_in_the_batch_that_lets_it_in():
+    rig = Harness()
+    rig.submit()
+    call = m.Call("")
+    watch = m.Watch((), (), (), False)
+    rig.handle(rig.received(call, watch), rig.commit(1), m.CallEnded(call))
+    rig.submit()
+    rig.durable()
+    assert rig.told(call) == [] and rig.service.statistics()["open_watches"] == 0

@@ -9,6 +9,8 @@ from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_UNREGISTERED_STREAMS
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, Settings
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.protobuf_recurring import decode_add_recurring
 from tests.service.harness import Harness, spec
 
 TIGHT = Settings(limits=replace(LimitSettings(), max_concurrent_requests=1, key_retention=5 * SECOND))
@@ -145,3 +147,31 @@ def test_14_35_a_success_shows_no_error_of_an_earlier_attempt(volatile):
         rig.answer_store()
     assert rig.answer(listing).tasks[0].message == ""
     assert rig.events[watcher][-1].message == ""
+
+
+@pytest.mark.parametrize(("on_miss", "end"), [(pb.MISS_POLICY_SKIP, "MISSED"), (pb.MISS_POLICY_FAIL, "FAILED")])
+def test_14_6_tolerance_and_miss_policy_of_a_template_are_applied(on_miss, end):
+    """From the bytes of the request to the end of an occurrence for which no worker came in time."""
+    request = pb.RecurringRequest(name="often", cron="* * * * *", template=pb.TaskSpec(tolerance_s=7, on_miss=on_miss))
+    rig = Harness()
+    rig.call(decode_add_recurring(request.SerializeToString(), rig.settings.limits))
+    rig.durable()
+    watch = rig.watch(all_transitions=True)
+    rig.advance(20 * SECOND)  # the clock begins 20 s before a full minute
+    rig.durable()
+    assert rig.told(watch) == [(1, "BLOCKED"), (1, "SCHEDULED"), (1, "READY")]
+    rig.advance(7 * SECOND)
+    assert not rig.waiting, "in time until then"
+    rig.advance(1)
+    rig.durable()
+    assert rig.told(watch) == [(1, end)]
+
+
+@pytest.mark.parametrize(
+    "cron", ["0 0 12 * * ? 2027", "@daily", "@reboot", "0 0 31 2 *", "0 0 30 2 *", "0 0 * * 8", "* * * *", ""]
+)
+def test_14_6_what_is_no_cron_of_five_or_six_fields_or_never_fires_is_refused(cron):
+    request = pb.RecurringRequest(name="often", cron=cron)
+    rig = Harness()
+    answer = rig.answer(rig.call(decode_add_recurring(request.SerializeToString(), rig.settings.limits)))
+    assert answer.code is Code.INVALID and answer.message.startswith("cron: ")

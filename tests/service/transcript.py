@@ -18,12 +18,31 @@ from typing import Any
 
 from cronoq_sansio.clock import MILLISECOND, SECOND
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired, WallClockMoved
-from cronoq_sansio.engine.records import EdgeResolved, OutputStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    EdgeResolved,
+    OutputStored,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringStored,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.errors import MAPPINGS, Code, Rejection
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.spec import Condition, Dependency, Priority, RetryPolicy, TaskStatus
+from cronoq_sansio.spec import (
+    Condition,
+    Dependency,
+    MissPolicy,
+    Overlap,
+    Priority,
+    RecurringSpec,
+    RetryPolicy,
+    TaskStatus,
+)
 from tests.service.harness import START, Harness, spec
 
 UNITS = {"ms": MILLISECOND, "s": SECOND, "m": 60 * SECOND, "h": 3_600 * SECOND}
@@ -158,7 +177,8 @@ class World:
         """`submit CALL [wait] pool= key= kind= priority= payload= timeout= attempts= wait_timeout= deadline=`.
 
         What it asks of the scheduler: `after=TASK,TASK:complete,TASK:failure needs.RESOURCE=UNITS label.NAME= tenant=
-        hint= end_in=`; `end_in` is its deadline, the other one is the call's.
+        hint= end_in= start_in= start=+5s tolerance= miss=`; `end_in` is its deadline, the other one is the call's, and
+        `start` counts from the beginning.
         """
         wait = "wait" in words[1:]
         return self.call(words[0], m.Submit(_spec(options), wait, _optional(options, "wait_timeout")), options)
@@ -172,6 +192,12 @@ class World:
             asked = {"dependencies": tuple(map(_dependency, parents))} if parents else {}
             specs.append(spec(pool or "default", "" if key == "-" else key, **asked))
         return self.call(words[0], m.SubmitBatch(tuple(specs)), {})
+
+    def schedule(self, words: list[str], options: Options) -> list[Any]:
+        """`schedule CALL NAME "CRON" tz= overlap=`, and what a task may have without a time and without parents."""
+        overlap = Overlap[options.pop("overlap", "skip").upper()].value
+        made = RecurringSpec(words[1], words[2], options.pop("tz", ""), _spec(options), overlap)
+        return self.call(words[0], mr.AddRecurring(made), options)
 
     def list_tasks(self, words: list[str], options: Options) -> list[Any]:
         """`list CALL pools=A,B statuses=READY,FAILED after= limit=`."""
@@ -269,6 +295,8 @@ class World:
         if isinstance(action, m.ReadStore):
             output = " with its output" if action.query.with_output else ""
             return f"store asked ({action.query.number}) for task {action.query.task}{output}"
+        if isinstance(action, mr.LogDrop):
+            return _show_drop(action.drop)
         assert isinstance(action, m.StopFinished)
         return "stop finished"
 
@@ -304,7 +332,13 @@ def _asked(options: Options) -> dict[str, Any]:
         "resources": tuple((name, int(units)) for name, units in _named(options, "needs")),
         "labels": _named(options, "label"),
         "tenant": options.get("tenant", ""),
+        "start_in": _optional(options, "start_in"),
+        "start": START + duration(options["start"]) if "start" in options else None,
     }
+    if "tolerance" in options:
+        found["tolerance"] = duration(options["tolerance"])
+    if "miss" in options:
+        found["on_miss"] = MissPolicy[options["miss"].upper()].value
     return {name: value for name, value in found.items() if value or value == 0}
 
 
@@ -341,11 +375,20 @@ def _setting(table: Any, name: str, text: str) -> Any:
 def _show_record(record: Any) -> str:
     if isinstance(record, TaskInserted):
         edges = " ".join(f"{edge.parent or edge.key}:{_condition(edge.condition)}" for edge in record.edges)
-        return f"task {record.task_id} inserted{f' after {edges}' if edges else ''}"
+        asked = record.spec.scheduling
+        start = f" start=+{show_duration(asked.start - START)}" if asked and asked.start is not None else ""
+        return f"task {record.task_id} inserted{start}{f' after {edges}' if edges else ''}"
     if isinstance(record, EdgeResolved):
         return f"task {record.task_id}: {record.key} is {record.parent}"
     if isinstance(record, OutputStored):
         return f"output of {record.task_id}"
+    if isinstance(record, RecurringStored):
+        return f"schedule {record.spec.name} stored"
+    if isinstance(record, RecurringFired):
+        last = f", last task {record.last_task}" if record.last_task else ""
+        return f"schedule {record.name} through +{show_duration(record.through - START)}{last}"
+    if isinstance(record, RecurringDeleted):
+        return f"schedule {record.name} deleted"
     assert isinstance(record, TaskChanged | TaskFinished)
     message = f" {quoted(record.message)}" if record.message else ""
     return f"task {record.task_id} {TaskStatus(record.status).name} attempt={record.attempt}{message}"
@@ -362,6 +405,7 @@ def _show_lease(lease: Any) -> str:
     asked = task.spec.scheduling
     if asked is not None and asked.deadline is not None:
         extra += f" deadline=+{show_duration(asked.deadline - START)}"
+    extra += "".join(f" {name}={text}" for name, text in task.spec.tags)
     return f"Lease {lease.id} task={task.id} attempt={lease.attempt}{extra}{payload}"
 
 
@@ -412,6 +456,21 @@ def _show_event(event: m.StatusEvent) -> str:
     return f"event: {event.task_id} {status} pool={event.pool}{key} attempt={event.attempt} at=+{at}{message}"
 
 
+def _show_schedule(view: Any) -> str:
+    spec = view.spec
+    coming = "never" if view.next is None else f"+{show_duration(view.next - START)}"
+    last = f", last task {view.last_task}" if view.last_task else ""
+    zone = f" {spec.tz}" if spec.tz else ""
+    overlap = Overlap(spec.overlap).name.lower()
+    return f"{spec.name} {spec.cron!r}{zone} pool={spec.template.pool} {overlap}, next {coming}{last}"
+
+
+def _show_drop(drop: Any) -> str:
+    last = f" .. +{show_duration(drop.last - START)}" if drop.last != drop.first else ""
+    count = f" ({drop.count}{' or more' if drop.more else ''})" if drop.count > 1 else ""
+    return f"log: {drop.name} +{show_duration(drop.first - START)}{last}{count} {drop.reason}: {drop.detail}"
+
+
 def _show_worker(worker: m.WorkerInfo) -> str:
     labels = "".join(f" {name}={text}" for name, text in worker.labels)
     name = f" {worker.name}" if worker.name else ""
@@ -422,7 +481,8 @@ def _show_worker(worker: m.WorkerInfo) -> str:
 def _show_snapshot(reply: m.SnapshotReply) -> str:
     engine = reply.engine
     pools = "; ".join(
-        f"{pool.name} {pool.busy}/{pool.capacity} busy, {sum(pool.pending_by_class)} pending, "
+        f"{pool.name} {pool.busy}/{pool.capacity} busy, {f'{pool.held} held, ' if pool.held else ''}"
+        f"{sum(pool.pending_by_class)} pending, "
         f"{reply.workers_by_pool.get(pool.name, 0)} workers"
         for pool in engine.pools
     )
@@ -443,6 +503,12 @@ def _show_message(message: Any) -> str:
         return f"Page: {', '.join(tasks) or 'empty'}; next_after={message.next_after}"
     if isinstance(message, m.WorkerList):
         return f"Workers: {'; '.join(map(_show_worker, message.workers)) or 'none'}"
+    if isinstance(message, mr.RecurringAddedReply):
+        return "scheduled"
+    if isinstance(message, mr.RecurringRemovedReply):
+        return f"removed={message.removed}"
+    if isinstance(message, mr.RecurringListReply):
+        return f"Schedules: {'; '.join(map(_show_schedule, message.schedules)) or 'none'}"
     if isinstance(message, m.CancelReply):
         return f"cancelled={message.cancelled}"
     if isinstance(message, m.TaskResult):
@@ -467,6 +533,9 @@ EVENTS: dict[str, Event] = {
     "get": lambda world, words, options: world.call(words[0], m.Get(_ref(words[1])), options),
     "cancel": lambda world, words, options: world.call(words[0], m.Cancel(_ref(words[1])), options),
     "batch": World.batch,
+    "schedule": World.schedule,
+    "unschedule": lambda world, words, options: world.call(words[0], mr.RemoveRecurring(words[1]), options),
+    "schedules": lambda world, words, options: world.call(words[0], mr.ListRecurring(), options),
     "list": World.list_tasks,
     "watch": World.watch,
     "workers": lambda world, words, options: world.call(words[0], m.ListWorkers(), options),

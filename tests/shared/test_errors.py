@@ -10,6 +10,7 @@ STATUSES = {
     "unknown_pool": ("NOT_FOUND", 404),
     "unknown_resource": ("NOT_FOUND", 404),
     "resource_exceeds_capacity": ("INVALID_ARGUMENT", 400),
+    "reservation_conflict": ("FAILED_PRECONDITION", 409),
     "cycle": ("INVALID_ARGUMENT", 400),
     "unknown_dependency": ("NOT_FOUND", 404),
     "full": ("RESOURCE_EXHAUSTED", 429),

@@ -11,16 +11,14 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import PoolSettings, ServerSettings, Settings, TlsSettings
 from cronoq_sansio.settings_check import (
     Problem,
-    allowed,
     check_settings,
     format_address,
     is_loopback,
     parse_address,
-    show,
-    show_kind,
 )
-from cronoq_sansio.settings_keys import Key, Kind
-from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY
+from cronoq_sansio.settings_keys import NAMED, Key, Kind
+from cronoq_sansio.settings_recurring import RECURRING, RECURRING_RETRY
+from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY, SCALER, SLO
 from cronoq_sansio.settings_table import (
     INNER_TABLES,
     TABLES,
@@ -29,6 +27,7 @@ from cronoq_sansio.settings_table import (
     UNBUILT_TABLES,
     UNBUILT_WORDS,
 )
+from cronoq_sansio.settings_text import allowed, show, show_kind
 from cronoq_sansio.spec import RetryPolicy
 
 BUDGET = 1 << 32
@@ -58,9 +57,15 @@ def holding(table, key, found):
     """The smallest document in which `key` has this value, and its path in there."""
     if table is RETRY:
         return {"pools": [{"name": "p", "retry": {"max_attempts": 1, key.name: found}}]}, f"pools[0].retry.{key.name}"
-    if table is CLASSES:
-        path = f"pools[0].max_pending_by_class.{key.name}"
-        return {"pools": [{"name": "p", "max_pending_by_class": {key.name: found}}]}, path
+    if table in (CLASSES, SLO, SCALER):
+        within = table.name.removeprefix("pools.")
+        return {"pools": [{"name": "p", within: {key.name: found}}]}, f"pools[0].{within}.{key.name}"
+    if table is RECURRING:
+        entry = {"name": "s", "cron": "* * * * *", "pool": "default"}
+        return {"recurring": [entry | {key.name: found}]}, f"recurring[0].{key.name}"
+    if table is RECURRING_RETRY:
+        entry = {"name": "s", "cron": "* * * * *", "retry": {key.name: found}}
+        return {"recurring": [entry]}, f"recurring[0].retry.{key.name}"
     if table is RESOURCES:
         entry = {"name": "r", "kind": key.kind_of_table or "semaphore"}
         entry |= {other.name: 1 for other in RESOURCES.keys if other.kind_of_table == entry["kind"]}
@@ -97,7 +102,10 @@ def test_top_level_tables_are_the_fields_of_settings():
 
 @pytest.mark.parametrize(("table", "key"), KEYS, ids=IDS)
 def test_defaults_lie_within_their_range(table, key):
-    if key.kind not in NUMERIC or key.required or key.kind_of_table or table is CLASSES:
+    if key.kind not in NUMERIC or key.required or key.kind_of_table or table in (CLASSES, SLO):
+        return
+    if table in (RECURRING, RECURRING_RETRY):
+        assert key.default_text, "the value class has none, or it is none"
         return
     if key.name == "await_unknown_dependencies_s":
         assert PoolSettings().await_unknown_dependencies is None, "off is no number"
@@ -112,21 +120,17 @@ def test_defaults_lie_within_their_range(table, key):
 @pytest.mark.parametrize(("table", "key"), KEYS, ids=IDS)
 def test_values_of_a_wrong_type_are_refused_with_path_and_rule(table, key):
     wrong = [[], {}, "", "text"]
-    wrong += (
-        [1, 2.5, math.nan, math.inf]
-        if key.kind in (Kind.BOOLEAN, Kind.TEXT, Kind.ADDRESS, Kind.TABLE, Kind.TABLES, Kind.NUMBERS)
-        else [True, math.nan, math.inf]
-    )
+    wrong += [True, math.nan, math.inf] if key.kind in NUMERIC else [1, 2.5, math.nan, math.inf]
     if key.kind is Kind.INTEGER:
         wrong.append(1.0)
-    if key.kind in (Kind.TABLE, Kind.NUMBERS):
+    if key.kind is Kind.TABLE or key.kind in NAMED:
         wrong.remove({})
     if key.kind is Kind.TABLES:
         wrong.remove([])
-    if key.name in ("path", "name", "cert", "key", "token_env"):
-        wrong.remove("text")
-    if key.name == "token":
+    if key.own_rule:
         wrong = wrong[:2] + wrong[4:]  # any text is read, and its own sentence says what is wrong with it
+    elif key.name in ("path", "name", "cert", "key", "token_env"):
+        wrong.remove("text")
     rule = "an array of tables, each written [[auth.tokens]]" if key.kind is Kind.TABLES else allowed(key)
     for found in wrong:
         document, path = holding(table, key, found)
@@ -142,7 +146,7 @@ def test_the_ends_of_a_range_are_allowed_and_what_lies_beyond_is_not(table, key:
         assert (
             isinstance(result, Settings)
             or path not in [p.path for p in result]
-            or key.name in ("max_payload_bytes", "cache_bytes")
+            or key.name in ("max_payload_bytes", "cache_bytes", "min")
         )
     step = 1 if key.kind is Kind.INTEGER else 0.01
     for found in (key.minimum - step, key.maximum + step):
@@ -157,8 +161,8 @@ def test_the_ends_of_a_range_are_allowed_and_what_lies_beyond_is_not(table, key:
     [(path, word) for path, words in UNBUILT_WORDS.items() for word in words],
 )
 def test_words_that_are_not_built_say_so(path, found):
-    table = next(table for table in TABLES if table.name == path.partition(".")[0])
-    key = next(key for key in table.keys if key.name == path.partition(".")[2])
+    table = next(table for table in (*TABLES, *INNER_TABLES) if table.name == path.rpartition(".")[0])
+    key = next(key for key in table.keys if key.name == path.rpartition(".")[2])
     document, where = holding(table, key, found)
     assert any(
         line.startswith(f'{where}: "{found}" is not built in this version; allowed is ') for line in refused(document)
@@ -261,6 +265,7 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "auth": {"tokens": [{"token": "short", "role": "boss"}, {"role": "client"}]},
         "shards": [],
         "resources": [{"kind": "semaphore", "rate": "fast", "shard": "eu"}],
+        "recurring": [{"name": "r", "overlap": "both", "retry": {"jitter": 1}, "tags": {"cronoq.x": ""}}, {}],
     }
     assert paths(document) == [
         "shards",
@@ -281,6 +286,14 @@ def test_all_problems_come_at_once_in_the_order_of_the_tables():
         "resources[0].rate",
         "resources[0].permits",
         "resources[0].rate",
+        "recurring[0].cron",
+        "recurring[0].overlap",
+        "recurring[0].retry.jitter",
+        "recurring[0].pool",
+        'recurring[0].tags."cronoq.x"',
+        "recurring[1].name",
+        "recurring[1].cron",
+        "recurring[1].pool",
         "auth.tokens[0].role",
         "auth.tokens[0].token",
         "auth.tokens[1]",
@@ -413,7 +426,7 @@ TABLE = st.dictionaries(NAMES, ANYTHING | st.dictionaries(NAMES, ANYTHING, max_s
 
 @given(
     st.dictionaries(
-        st.sampled_from(["server", "store", "limits", "outputs", "pools", "resources", "auth", "x"]),
+        st.sampled_from(["server", "store", "limits", "outputs", "pools", "resources", "recurring", "auth", "x"]),
         ANYTHING | TABLE | st.lists(TABLE, max_size=3),
     )
 )

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.settings_check import check_settings, plain
+from cronoq_sansio.settings import PoolSettings, ResourceSettings, ScalerSettings, Settings
+from cronoq_sansio.settings_check import check_settings
+from cronoq_sansio.settings_text import plain
 
 SEMAPHORE = {"name": "gpu", "kind": "semaphore", "permits": 2}
 BUCKET = {"name": "mail", "kind": "token_bucket", "rate": 0.5, "burst": 3}
@@ -72,6 +73,19 @@ def test_the_other_keys_of_a_pool():
     )
 
 
+def test_the_keys_of_fixed_starts_and_autoscaling():
+    assert (pool(reservable_fraction=1).reservable_fraction, pool(min=3).min) == (1.0, 3)
+    assert pool(min=10).min == pool().max == 10, "as many as there may be"
+    assert not pool(autoscale=False).autoscale
+    assert pool(target_utilization=0.9).target_utilization == 0.9
+    assert pool(drain_time_s=0.001).drain_time == SECOND // 1_000
+    assert (pool(cooldown_s=0).cooldown, pool(cost_per_worker_second=0).cost_per_worker_second) == (0, 0.0)
+    assert isinstance(pool(cost_per_worker_second=2).cost_per_worker_second, float)
+    assert pool(slo_s={"low": 60, "high": 0.5}).slo == (None, SECOND // 2, None, 60 * SECOND)
+    assert pool(slo_s={}).slo == (None,) * 4
+    assert pool(scaler={"kind": "external"}).scaler == pool(scaler={}).scaler == ScalerSettings("external")
+
+
 @pytest.mark.parametrize(
     ("document", "line"),
     [
@@ -114,6 +128,30 @@ def test_the_other_keys_of_a_pool():
         (
             {"pools": [{"name": "a", "overflow": "shed"}]},
             'pools[0].overflow: found "shed"; allowed is "reject" or "wait" or "shed_lowest" or "shed_oldest"',
+        ),
+        (
+            {"pools": [{"name": "a", "max": 4, "min": 5}]},
+            "pools[0].min: found 5; allowed is at most the pool's max, here 4",
+        ),
+        (
+            {"pools": [{"name": "a", "min": 11}]},
+            "pools[0].min: found 11; allowed is at most the pool's max, here 10",
+        ),
+        (
+            {"pools": [{"name": "a", "target_utilization": 0}]},
+            "pools[0].target_utilization: found 0; allowed is a number from 0.000000001 to 1",
+        ),
+        (
+            {"pools": [{"name": "a", "reservable_fraction": 1.01}]},
+            "pools[0].reservable_fraction: found 1.01; allowed is a number from 0.000000001 to 1",
+        ),
+        (
+            {"pools": [{"name": "a", "slo_s": {"low": 0}}]},
+            "pools[0].slo_s.low: found 0; allowed is a number of seconds from 0.001 to 31536000",
+        ),
+        (
+            {"pools": [{"name": "a", "scaler": {"kind": "webhook"}}]},
+            'pools[0].scaler.kind: "webhook" is not built in this version; allowed is "external"',
         ),
         (
             {"pools": [{"name": "a", "max_pending_by_class": {"hi": 1}}]},

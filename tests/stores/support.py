@@ -21,13 +21,29 @@ from cronoq_sansio.engine.records import (
     LoadedRecord,
     OutputStored,
     Record,
+    RecurringDamaged,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringLoaded,
+    RecurringStored,
     TaskChanged,
+    TaskDamaged,
     TaskFinished,
     TaskInserted,
     TaskLoaded,
 )
 from cronoq_sansio.service.messages import FindTask, StoredTask
-from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec, TaskStatus
+from cronoq_sansio.spec import (
+    Condition,
+    Dependency,
+    MissPolicy,
+    Overlap,
+    RecurringSpec,
+    RetryOverride,
+    Scheduling,
+    TaskSpec,
+    TaskStatus,
+)
 
 UNIX = 1_800_000_000
 WALL = UNIX * SECOND
@@ -62,6 +78,22 @@ def changed(task_id: int, status: int = TaskStatus.RUNNING, attempt: int = 1, me
 
 def finished(task_id: int, status: int = TaskStatus.SUCCEEDED, end: int = WALL, message: str = "") -> TaskFinished:
     return TaskFinished(task_id, status, 1, WALL + 1, WALL + 2, end, message)
+
+
+def schedule(name: str, cron: str = "0 7 * * *", added: int = WALL, **changes: Any) -> RecurringStored:
+    """A schedule of which nothing is as by default; `changes` are fields of its `RecurringSpec`."""
+    asked = Scheduling(deadline_in=5 * SECOND, tenant="acme", tolerance=3 * SECOND, on_miss=MissPolicy.SKIP)
+    template = replace(spec(f"{name}-key"), scheduling=asked)
+    said = {"tz": "Europe/Berlin", "overlap": Overlap.QUEUE, "gap": "skip", "fold": "both", **changes}
+    return RecurringStored(RecurringSpec(name, cron, template=said.pop("template", template), **said), added)
+
+
+def fired(name: str, through: int = WALL, local: int = -1, last_task: int = 0) -> RecurringFired:
+    return RecurringFired(name, through, local, last_task)
+
+
+def gone(name: str) -> RecurringDeleted:
+    return RecurringDeleted(name)
 
 
 def batch(*records: Record, number: int = 1) -> Batch:
@@ -102,7 +134,18 @@ async def loaded(store: Store, since: int = 0) -> list[LoadedRecord]:
 
 
 def live(records: Iterable[LoadedRecord]) -> list[LoadedRecord]:
-    return [record for record in records if not isinstance(record, FinishedLoaded)]
+    return [record for record in records if isinstance(record, TaskLoaded | TaskDamaged)]
+
+
+def schedules(records: Iterable[LoadedRecord]) -> dict[str, RecurringLoaded | RecurringDamaged]:
+    """By name, each of which must be there once."""
+    found: dict[str, RecurringLoaded | RecurringDamaged] = {}
+    for record in records:
+        if isinstance(record, RecurringLoaded | RecurringDamaged):
+            name = record.name if isinstance(record, RecurringDamaged) else record.stored.spec.name
+            assert name not in found
+            found[name] = record
+    return found
 
 
 def ended(records: Iterable[LoadedRecord]) -> list[FinishedLoaded]:
@@ -157,6 +200,14 @@ def execute(path: Path, text: str, *values: Any) -> list[Any]:
         connection.close()
 
 
+def write_dump(path: Path, script: Path) -> None:
+    """A database as an earlier version left it behind."""
+    connection = sqlite3.connect(path)
+    connection.executescript(script.read_text(encoding="utf-8"))
+    assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
+    connection.close()
+
+
 def as_loaded(task: TaskInserted, state: TaskChanged | None = None) -> TaskLoaded:
     return TaskLoaded(task, state)
 
@@ -169,6 +220,8 @@ __all__ = [
     "Harness",
     "Outcome",
     "OutputStored",
+    "RecurringDamaged",
+    "RecurringLoaded",
     "as_loaded",
     "attempt",
     "batch",
@@ -179,9 +232,14 @@ __all__ = [
     "execute",
     "find",
     "finished",
+    "fired",
+    "gone",
     "inserted",
     "live",
     "loaded",
+    "schedule",
+    "schedules",
     "spec",
     "waiting",
+    "write_dump",
 ]

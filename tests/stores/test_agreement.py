@@ -9,9 +9,27 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
-from cronoq_sansio.engine.records import Edge, EdgeResolved, FinishedLoaded, OutputStored, TaskInserted
+from cronoq_sansio.engine.records import (
+    Edge,
+    EdgeResolved,
+    FinishedLoaded,
+    OutputStored,
+    RecurringLoaded,
+    RecurringStored,
+    TaskInserted,
+)
 from cronoq_sansio.service.messages import ListFinished, StoredPage
-from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec, TaskStatus
+from cronoq_sansio.spec import (
+    Condition,
+    Dependency,
+    MissPolicy,
+    Overlap,
+    RecurringSpec,
+    RetryOverride,
+    Scheduling,
+    TaskSpec,
+    TaskStatus,
+)
 from tests.stores.support import (
     UNIX,
     WALL,
@@ -23,8 +41,11 @@ from tests.stores.support import (
     ended,
     find,
     finished,
+    fired,
+    gone,
     live,
     loaded,
+    schedules,
 )
 
 LIVE = [TaskStatus.BLOCKED, TaskStatus.SCHEDULED, TaskStatus.READY, TaskStatus.RUNNING, TaskStatus.RETRYING]
@@ -50,6 +71,28 @@ schedulings = st.builds(
     resources=st.just(()) | st.just((("gpu", 2),)),
     labels=st.just(()) | st.just((("zone", "a"),)),
     tenant=st.sampled_from(["", "acme"]),
+    start=st.none() | st.integers(0, 1 << 62),
+    tolerance=st.integers(0, 1 << 61),
+    on_miss=st.sampled_from(MissPolicy),
+)
+SCHEDULES = ["hourly", "daily", "ünfrei"]
+recurring = st.builds(
+    RecurringSpec,
+    name=st.sampled_from(SCHEDULES),
+    cron=TEXT,
+    tz=st.sampled_from(["", "Europe/Berlin"]),
+    template=st.builds(
+        TaskSpec,
+        *(st.binary(max_size=20), TEXT, TEXT, st.just("p"), st.integers(0, 3), TEXT, st.none()),
+        *(st.none(), st.just(()), st.just(7)),
+        st.builds(Scheduling, deadline_in=st.none() | st.integers(0, 99), tenant=st.sampled_from(["", "acme"])).filter(
+            lambda asked: asked != Scheduling()
+        ),
+    ),
+    overlap=st.sampled_from(Overlap),
+    gap=st.sampled_from(["shift", "skip"]),
+    fold=st.sampled_from(["first", "last", "both"]),
+    configured=st.booleans(),
 )
 tags = st.dictionaries(TEXT, TEXT, max_size=3).map(lambda found: tuple(sorted(found.items())))
 
@@ -73,6 +116,8 @@ class Agreement(RuleBasedStateMachine):
         self.harnesses = [Harness(kind, "trio", Path(self.folder.name)) for kind in ("memory", "sqlite")]
         self.stores = []
         self.specs, self.states, self.ends, self.outputs, self.tenants = {}, {}, {}, {}, {}
+        self.schedules = {}
+        """Of a name: its definition, and how far it has come."""
         self.highest = 0
         self.clock = WALL
         self.pending = batch()
@@ -162,6 +207,33 @@ class Agreement(RuleBasedStateMachine):
             records.append(OutputStored(task_id, self.outputs[task_id], "t"))
         self.add(*records)
 
+    @rule(spec=recurring, added=st.integers(0, 1 << 62))
+    def put_schedule(self, spec, added):
+        known = self.schedules.get(spec.name)
+        record = RecurringStored(spec, added)
+        self.schedules[spec.name] = RecurringLoaded(record, known.fired if known else None)
+        self.add(record)
+
+    @precondition(lambda self: self.schedules)
+    @rule(data=st.data(), local=st.integers(-1, 1 << 62))
+    def fire_schedule(self, data, local):
+        """With a task of its own, as the engine does it."""
+        name = data.draw(st.sampled_from(sorted(self.schedules)))
+        self.highest += 1
+        made = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, Scheduling(start=self.clock))
+        self.specs[self.highest] = TaskInserted(self.highest, made, 3, self.clock)
+        self.tenants[self.highest] = ""
+        record = fired(name, self.clock, local, self.highest)
+        self.schedules[name] = replace(self.schedules[name], fired=record)
+        self.add(record, self.specs[self.highest])
+
+    @precondition(lambda self: self.schedules)
+    @rule(data=st.data())
+    def remove_schedule(self, data):
+        name = data.draw(st.sampled_from(sorted(self.schedules)))
+        del self.schedules[name]
+        self.add(gone(name))
+
     def add(self, *records):
         self.pending.add(self.pending.steps + 1, records)
 
@@ -197,8 +269,9 @@ class Agreement(RuleBasedStateMachine):
         kept.sort(key=lambda end: (end.finished, end.task_id))
         for store in self.stores:
             records = self.call(loaded, store, since)
+            assert schedules(records) == self.schedules
             assert live(records) == tasks
-            assert records == [*live(records), *ended(records)]
+            assert records == [*schedules(records).values(), *live(records), *ended(records)]
             newest = [end for end in ended(records) if end.finished >= since]
             assert newest == [end for end in kept if end.finished >= since]
             assert sorted(ended(records), key=lambda end: (end.finished, end.task_id)) == kept

@@ -15,7 +15,22 @@ from cronoq._stores.base import Fenced, StoreHeld, StoreUnusable
 from cronoq._stores.sqlite import SqliteStore
 from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.spec import TaskStatus
-from tests.stores.support import UNIX, attempt, batch, commit, ended, find, inserted, live, loaded
+from tests.stores.support import (
+    UNIX,
+    WALL,
+    RecurringLoaded,
+    attempt,
+    batch,
+    commit,
+    ended,
+    find,
+    fired,
+    inserted,
+    live,
+    loaded,
+    schedule,
+    schedules,
+)
 
 HOLDER = """
 import sys, anyio
@@ -53,6 +68,10 @@ async def body():
             over = at - 2 * size
             records += [finished(over + n, end=WALL + number) for n in range(size)]
             records += [OutputStored(over + n, bytes(n * 100), "") for n in range(size)]
+        # A schedule fires with each batch, and another one comes with every other batch and goes with the next.
+        records += [] if number else [schedule(f"fires {first}", added=first)]
+        records += [fired(f"fires {first}", WALL + number, -1, at)]
+        records += [gone(f"goes {first}")] if number % 2 else [schedule(f"goes {first}"), fired(f"goes {first}", at)]
         await commit(store, *records)
         print(at, flush=True)
 anyio.run(body, backend="trio")
@@ -250,6 +269,7 @@ async def check(path, acknowledged, cycle):
         assert expected <= present
         assert len(present - expected) <= 20 * cycle
         check_live(waiting, present, cycle)
+        check_schedules(schedules(records), present)
         for at in acknowledged[-3:]:
             answer = await find(store, at + 7)
             if at + 7 in over:
@@ -284,6 +304,20 @@ def check_live(waiting, present, cycle):
         n = (task_id - 1) % (1 << 48) % 20
         appeared = n % 2 == 0 and task_id + 20 in present
         assert after == (Edge(task_id + 20, "", 1) if appeared else Edge(0, f"{task_id + 20}", 1))
+
+
+def check_schedules(found, present):
+    """Those of each killed process have come as far as its last batch, and no further."""
+    wanted = {}
+    for epoch in {task_id >> 48 for task_id in present}:
+        ids = [task_id for task_id in present if task_id >> 48 == epoch]
+        first, count = min(ids), len(ids) // 20
+        last = first + (count - 1) * 20
+        name = f"fires {first}"
+        wanted[name] = RecurringLoaded(schedule(name, added=first), fired(name, WALL + count - 1, -1, last))
+        if count % 2:
+            wanted[f"goes {first}"] = RecurringLoaded(schedule(f"goes {first}"), fired(f"goes {first}", last))
+    assert found == wanted
 
 
 def test_a_copy_of_the_file_made_by_the_sqlite_tools_restores(holder, tmp_path):

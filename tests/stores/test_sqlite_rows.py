@@ -36,7 +36,8 @@ def test_damaged_rows_come_back_as_such_and_the_others_whole(sqlite):
     damages = [
         ("UPDATE cronoq_trio_tasks SET spec = x'c1' WHERE id = ?", "cannot be decoded"),
         ("UPDATE cronoq_trio_tasks SET spec = x'81a17601' || x'00' WHERE id = ?", "cannot be decoded"),
-        ("UPDATE cronoq_trio_tasks SET spec = x'81a17603' WHERE id = ?", "has format 3; this version reads formats 1"),
+        ("UPDATE cronoq_trio_tasks SET spec = x'81a17604' WHERE id = ?", "has format 4; this version reads formats 1"),
+        ("UPDATE cronoq_trio_tasks SET spec = x'82a17603a16d04' WHERE id = ?", "cannot be decoded"),
         ("UPDATE cronoq_trio_tasks SET spec = 'text' WHERE id = ?", "of a wrong type"),
         ("UPDATE cronoq_trio_tasks SET arrival = 'noon' WHERE id = ?", "of a wrong type"),
         ("UPDATE cronoq_trio_tasks SET priority = 4 WHERE id = ?", "no priority class 4"),
@@ -154,6 +155,7 @@ def test_no_query_scans_a_table(sqlite):
         "load_finished": (1, 1, 1),
         "nth_newest_finished": (1, 1),
         "load_edges": (1, 1),
+        "load_recurring": (1, 1),
         "load_parents": (1, 1, 1, 1),
         "any_edges": (),
         "resolve_edges": (1, 1, "k"),

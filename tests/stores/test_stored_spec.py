@@ -7,11 +7,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cronoq._stores.stored_spec import UndecodableSpec, decode_spec, encode_spec
+from cronoq._stores.stored_spec import (
+    UndecodableSpec,
+    decode_spec,
+    decode_template,
+    encode_spec,
+    encode_template,
+)
 from cronoq_sansio.clock import MAX_CLIENT_DURATION
 from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.limits import MAX_MULTIPLIER
-from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec
+from cronoq_sansio.spec import (
+    DEFAULT_TOLERANCE,
+    Condition,
+    Dependency,
+    MissPolicy,
+    RetryOverride,
+    Scheduling,
+    TaskSpec,
+)
 
 durations = st.integers(0, MAX_CLIENT_DURATION)
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -34,6 +48,10 @@ schedulings = st.builds(
     resources=st.lists(st.tuples(texts, st.integers(1, 2**32 - 1)), max_size=3).map(tuple),
     labels=pairs,
     tenant=texts,
+    start=st.none() | st.integers(0, 1 << 62),
+    start_in=st.none(),
+    tolerance=st.just(DEFAULT_TOLERANCE) | durations,
+    on_miss=st.sampled_from(MissPolicy),
 )
 edges = st.lists(
     st.builds(Edge, st.integers(1, 1 << 62), st.just(""), st.sampled_from(Condition))
@@ -69,8 +87,43 @@ def test_everything_comes_back(spec, edges):
     stored = encode_spec(spec, len(edges))
     decoded = decode_spec(stored, spec.pool, spec.kind, spec.key, spec.priority, tenant, edges)
     assert decoded == with_dependencies(spec, edges)
-    asks = decoded.scheduling is not None and replace(decoded.scheduling, tenant="") != Scheduling()
-    assert msgspec.msgpack.decode(stored)["v"] == (2 if asks else 1)
+    assert msgspec.msgpack.decode(stored)["v"] == lowest_format(decoded.scheduling)
+
+
+def lowest_format(asked):
+    """The one that says everything."""
+    if asked is None or asked == Scheduling(tenant=asked.tenant):
+        return 1
+    timed = replace(Scheduling(), start=asked.start, tolerance=asked.tolerance, on_miss=asked.on_miss)
+    return 3 if asked.deadline_in is not None or timed != Scheduling() else 2
+
+
+templates = st.builds(
+    replace,
+    specs,
+    scheduling=st.none()
+    | st.builds(replace, schedulings, deadline=st.none(), start=st.none(), deadline_in=st.none() | durations),
+)
+
+
+@given(templates)
+def test_everything_of_a_template_comes_back(template):
+    tenant = template.scheduling.tenant if template.scheduling else ""
+    stored = encode_template(template)
+    decoded = decode_template(stored, template.pool, template.kind, template.key, template.priority, tenant)
+    assert decoded == with_dependencies(template, ())
+    assert msgspec.msgpack.decode(stored)["v"] == lowest_format(decoded.scheduling)
+
+
+@pytest.mark.parametrize(
+    "asked", [Scheduling(deadline=5), Scheduling(start=5), Scheduling(dependencies=(Dependency("k", 1),))]
+)
+def test_a_template_has_neither_times_of_its_own_nor_dependencies(asked):
+    task = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, asked)
+    with pytest.raises(AssertionError):
+        encode_template(task)
+    with pytest.raises(UndecodableSpec, match="a template has dependencies, or times of its own"):
+        decode_template(encode_spec(task, len(asked.dependencies)), "p", "", "", 2, "")
 
 
 def test_the_columns_are_not_stored_twice_and_defaults_not_at_all():
@@ -105,6 +158,30 @@ def test_the_second_format_does_not_change_by_accident():
     }
 
 
+def test_the_third_format_does_not_change_by_accident():
+    asked = Scheduling(start=7, tolerance=8, on_miss=MissPolicy.FAIL)
+    spec = TaskSpec(b"", "", "k", "pool", 2, "key", None, None, (), 0, asked)
+    assert msgspec.msgpack.decode(encode_spec(spec)) == {"v": 3, "b": 7, "o": 8, "m": 3}
+    template = replace(spec, scheduling=Scheduling(deadline_in=9))
+    assert msgspec.msgpack.decode(encode_template(template)) == {"v": 3, "f": 9}
+
+
+def test_what_a_row_leaves_out_means_what_it_meant_when_it_was_written():
+    """Another default for submissions changes no stored task."""
+    spec = TaskSpec(b"", "", "k", "pool", 2, "key", None, None, (), 0, Scheduling(start=7))
+    stored = encode_spec(spec)
+    assert msgspec.msgpack.decode(stored) == {"v": 3, "b": 7}
+    asked = decode_spec(stored, "pool", "k", "key", 2).scheduling
+    assert (asked.tolerance, asked.on_miss) == (1_000_000_000, MissPolicy.RUN_LATE)
+
+
+@pytest.mark.parametrize("asked", [Scheduling(start=0), Scheduling(tolerance=0), Scheduling(on_miss=MissPolicy.SKIP)])
+def test_a_start_makes_a_task_unreadable_for_readers_of_the_second_format(asked):
+    spec = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, asked)
+    assert msgspec.msgpack.decode(encode_spec(spec))["v"] == 3
+    assert decode_spec(encode_spec(spec), "p", "", "", 2) == spec
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -120,8 +197,9 @@ def test_whatever_a_task_asks_for_makes_it_unreadable_for_readers_of_the_first_f
     assert decode_spec(encode_spec(spec), "p", "", "", 2) == spec
 
 
-def test_a_deadline_is_stored_only_when_it_is_absolute():
-    spec = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, Scheduling(deadline_in=5))
+@pytest.mark.parametrize("asked", [Scheduling(deadline_in=5), Scheduling(start_in=5)])
+def test_the_times_of_a_task_are_stored_only_when_they_are_absolute(asked):
+    spec = TaskSpec(b"", "", "", "p", 2, "", None, None, (), 0, asked)
     with pytest.raises(AssertionError):
         encode_spec(spec)
 
@@ -141,8 +219,12 @@ def test_edges_that_are_lost_are_noticed(stored, there):
         (b"\xc1", "cannot be decoded"),
         (b"\x80", "missing required field `v`"),
         (b"\x81\xa1v\x01\x00", "cannot be decoded"),
-        (b"\x81\xa1v\x03", "has format 3; this version reads formats 1 and 2"),
-        (b"\x81\xa1v\x00", "has format 0; this version reads formats 1 and 2"),
+        (b"\x81\xa1v\x04", "has format 4; this version reads formats 1 to 3"),
+        (b"\x81\xa1v\x00", "has format 0; this version reads formats 1 to 3"),
+        (b"\x82\xa1v\x03\xa1m\x00", "cannot be decoded"),
+        (b"\x82\xa1v\x03\xa1m\x04", "cannot be decoded"),
+        (b"\x82\xa1v\x03\xa1o\xff", "cannot be decoded"),
+        (b"\x82\xa1v\x03\xa1f\x01", "the deadline of a task counts from its start"),
         (b"\x82\xa1v\x02\xa1u\x91\x91\x01", "cannot be decoded"),
         (b"\x82\xa1v\x02\xa1e\x01", "had 1 dependencies"),
         (b"\x82\xa1v\x01\xa1p\x05", "cannot be decoded"),
@@ -158,5 +240,9 @@ def test_what_cannot_be_read_says_why(stored, reason):
 def test_no_bytes_raise_anything_else(stored):
     try:
         decode_spec(stored, "p", "k", "", 2)
+    except UndecodableSpec:
+        pass
+    try:
+        decode_template(stored, "p", "k", "", 2, "")
     except UndecodableSpec:
         pass

@@ -1,10 +1,9 @@
-"""A database that the previous version wrote, with tasks in every state: it opens, and everything in it goes on.
+"""A database of the first schema, with tasks in every state: it opens, and everything in it goes on.
 
-`schema_1.sql` is what that version left behind after a clean stop, as `sqlite3` dumps it.
+`schema_1.sql` is what the version that knew no other left behind after a clean stop, as `sqlite3` dumps it.
 """
 
 import os
-import sqlite3
 from pathlib import Path
 
 import pytest
@@ -34,6 +33,7 @@ from tests.stores.support import (
     live,
     loaded,
     waiting,
+    write_dump,
 )
 
 SCRIPT = Path(__file__).with_name("schema_1.sql")
@@ -54,17 +54,10 @@ LIVE = [
 ]
 
 
-def write_old(path):
-    connection = sqlite3.connect(path)
-    connection.executescript(SCRIPT.read_text(encoding="utf-8"))
-    assert connection.execute("PRAGMA journal_mode = WAL").fetchone() == ("wal",)
-    connection.close()
-
-
 @pytest.fixture
 def old(tmp_path):
     made = Harness("sqlite", "trio", tmp_path)
-    write_old(made.path)
+    write_dump(made.path, SCRIPT)
     return made
 
 
@@ -165,7 +158,7 @@ def test_dependencies_are_what_the_edges_of_a_new_task_name(old):
 
 def test_nothing_is_copied_when_a_large_file_is_migrated(tmp_path):
     made = Harness("sqlite", "trio", tmp_path)
-    write_old(made.path)
+    write_dump(made.path, SCRIPT)
     size = 20 << 20
     execute(made.path, "UPDATE cronoq_trio_tasks SET spec = spec || zeroblob(?) WHERE id = ?", size, FIRST + 3)
     execute(made.path, "PRAGMA wal_checkpoint(TRUNCATE)")
@@ -192,5 +185,5 @@ def test_a_file_that_was_migrated_is_refused_by_the_version_before(old, monkeypa
     old.with_store(lambda store, _first: loaded(store))
     for module in ("sqlite", "sqlite_schema"):
         monkeypatch.setattr(f"cronoq._stores.{module}.migrations", lambda: migrations()[:1])
-    with pytest.raises(Exception, match=r"newer version of cronoq-trio \(schema 2, this one knows 1\)"):
+    with pytest.raises(Exception, match=r"newer version of cronoq-trio \(schema 3, this one knows 1\)"):
         old.with_store(lambda store, _first: loaded(store))

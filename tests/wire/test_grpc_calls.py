@@ -116,8 +116,6 @@ def test_te_is_not_required() -> None:
 
 # --- calls that are refused
 
-UNBUILT = [route for route in ROUTES.values() if route.decode is None and not route.streaming]
-
 
 @pytest.mark.parametrize("path", ["/", "/cronoq.v1.Tasks/Nope", "/grpc.health.v1.Health/Check", "/x\u00fc%/y"])
 def test_unknown_methods(path: str) -> None:
@@ -127,16 +125,6 @@ def test_unknown_methods(path: str) -> None:
     assert peer.exchange() == []
     seen = peer.streams[stream_id]
     assert seen.status == UNIMPLEMENTED and seen.message.startswith("unknown method /") and seen.ended
-
-
-@pytest.mark.parametrize("route", UNBUILT, ids=[route.name for route in UNBUILT])
-def test_methods_that_are_not_built(route: Any) -> None:
-    peer = Peer()
-    stream_id = peer.headers(route.path.decode())
-    peer.data(stream_id, EMPTY, end=True)
-    assert peer.exchange() == []
-    assert peer.streams[stream_id].status == UNIMPLEMENTED
-    assert peer.streams[stream_id].message == f"{route.name} is not built in this version of the server"
 
 
 def body(data: bytes, **fields: Any) -> tuple[bytes, dict[str, Any]]:

@@ -55,7 +55,7 @@ BAD: list[tuple[pb.TaskSpec, Code, str]] = [
     (pb.TaskSpec(timeout_s=-1), Code.INVALID, "task[2].timeout_s: -1"),
     (pb.TaskSpec(retry=pb.RetryPolicy(multiplier=-1)), Code.INVALID, "task[2].retry.multiplier: -1"),
     (pb.TaskSpec(tags={"cronoq.x": ""}), Code.INVALID, "task[2].tags: names that begin"),
-    (pb.TaskSpec(start_in_s=0), Code.UNIMPLEMENTED, "task[2].start_in_s: not built"),
+    (pb.TaskSpec(on_miss=9), Code.INVALID, "task[2].on_miss: 9"),
 ]
 
 

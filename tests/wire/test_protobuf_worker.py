@@ -1,6 +1,7 @@
 """Messages of worker streams."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.task import Lease, Task
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.service.messages import (
     AbortLease,
     AttemptAborted,
@@ -24,9 +26,11 @@ from cronoq_sansio.service.messages import (
     SetSlots,
     Shutdown,
 )
+from cronoq_sansio.service.messages_recurring import AddRecurring
 from cronoq_sansio.settings import LimitSettings, PoolSettings
 from cronoq_sansio.spec import RetryPolicy, Scheduling, TaskSpec
 from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.protobuf_recurring import decode_add_recurring
 from cronoq_sansio.wire.protobuf_worker import decode_worker, encode_for_worker
 
 LIMITS = LimitSettings(max_message_bytes=8_192, max_tags=2, max_tag_len=8)
@@ -158,6 +162,32 @@ def test_a_lease_carries_the_deadline_of_its_task(deadline: int | None, sent: bo
     spec = TaskSpec(b"", "", "k", "p", 3, "", None, None, (), 0, asked)
     found = pb.ServerMessage.FromString(encode_for_worker(lease(spec))).lease
     assert found.HasField("deadline_unix_ns") is sent and found.deadline_unix_ns == (deadline or 0)
+
+
+def test_a_lease_names_the_schedule_that_made_its_task() -> None:
+    tags = (("a", "1"), ("cronoq.recurring", "nightly"))
+    spec = TaskSpec(
+        b"", "", "k", "p", 3, "n@2027-03-14T07:00:00Z", None, None, tags, 0, Scheduling(deadline=7, start=5)
+    )
+    found = pb.ServerMessage.FromString(encode_for_worker(lease(spec))).lease
+    assert dict(found.tags) == {"a": "1", "cronoq.recurring": "nightly"}
+    assert found.key == "n@2027-03-14T07:00:00Z" and found.deadline_unix_ns == 7
+
+
+def test_the_largest_template_makes_tasks_whose_leases_fit_one_message() -> None:
+    limits = LimitSettings(max_message_bytes=8_192)
+    template = pb.TaskSpec(kind="k" * 128, pool="p" * 64, key="x" * 235, timeout_s=1, deadline_in_s=1)
+    template.payload = b"x" * (limits.max_message_bytes - MESSAGE_HEADROOM - template.ByteSize() - 3)
+    request = pb.RecurringRequest(name="n" * 256, template=template)
+    added = decode_add_recurring(request.SerializeToString(), limits)
+    assert isinstance(added, AddRecurring)
+    spec = replace(
+        added.spec.template,
+        key="x" * 235 + "@2027-03-14T07:00:00Z",
+        tags=(("cronoq.recurring", "n" * 256),),
+        scheduling=Scheduling(deadline=(1 << 63) - 1, start=1),
+    )
+    assert len(encode_for_worker(lease(spec))) <= limits.max_message_bytes
 
 
 @pytest.mark.parametrize(

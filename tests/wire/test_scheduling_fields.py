@@ -13,7 +13,7 @@ from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_BATCH_EDGES
 from cronoq_sansio.service.messages import Submit, SubmitBatch
 from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.spec import Condition, Dependency, Scheduling
+from cronoq_sansio.spec import Condition, Dependency, MissPolicy, Scheduling
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.protobuf_codec import decode_batch, decode_submit
 
@@ -48,6 +48,12 @@ def test_a_task_that_asks_for_nothing_has_no_scheduling() -> None:
     assert submit(tenant="", deps=[], labels={}, resources={}, timeout_s=1, tags={"a": "b"}).scheduling is None
 
 
+@pytest.mark.parametrize("policy", [0, 1, 2, 3])
+def test_a_miss_policy_without_a_start_asks_for_nothing(policy: int) -> None:
+    assert submit(on_miss=policy).scheduling is None
+    assert scheduling(on_miss=policy, tenant="t") == Scheduling(tenant="t")
+
+
 FINE: list[tuple[dict[str, Any], Scheduling]] = [
     ({"deadline_in_s": 1.5}, Scheduling(deadline_in=3 * SECOND // 2)),
     ({"deadline_in_s": 0.0}, Scheduling(deadline_in=0)),
@@ -61,6 +67,16 @@ FINE: list[tuple[dict[str, Any], Scheduling]] = [
     ({"resources": {"x" * 64: 1}}, Scheduling(resources=(("x" * 64, 1),))),
     ({"labels": {"os": "x", "arch": ""}}, Scheduling(labels=(("arch", ""), ("os", "x")))),
     ({"tenant": "x" * 8}, Scheduling(tenant="x" * 8)),
+    ({"start_in_s": 0.0}, Scheduling(start_in=0, tolerance=SECOND, on_miss=MissPolicy.RUN_LATE)),
+    ({"start_in_s": 3_153_600_000.0}, Scheduling(start_in=MAX_CLIENT_DURATION)),
+    ({"start_unix_ns": 0}, Scheduling(start=0)),
+    ({"start_unix_ns": (1 << 63) - 1}, Scheduling(start=(1 << 63) - 1)),
+    ({"start_in_s": 1.5, "tolerance_s": 0.0}, Scheduling(start_in=3 * SECOND // 2, tolerance=0)),
+    ({"start_unix_ns": 7, "tolerance_s": 0.25}, Scheduling(start=7, tolerance=SECOND // 4)),
+    ({"start_unix_ns": 7, "tolerance_s": 3_153_600_000.0}, Scheduling(start=7, tolerance=MAX_CLIENT_DURATION)),
+    ({"start_unix_ns": 7, "on_miss": 0}, Scheduling(start=7, on_miss=MissPolicy.RUN_LATE)),
+    ({"start_unix_ns": 7, "on_miss": 2}, Scheduling(start=7, on_miss=MissPolicy.SKIP)),
+    ({"start_in_s": 7, "on_miss": 3}, Scheduling(start_in=7 * SECOND, on_miss=MissPolicy.FAIL)),
     ({"deps": [dep(7)]}, Scheduling(dependencies=(Dependency(7, Condition.ON_SUCCESS),))),
     ({"deps": [dep((1 << 64) - 1, 2)]}, Scheduling(dependencies=(Dependency((1 << 64) - 1, 2),))),
     (
@@ -110,6 +126,31 @@ BAD: list[tuple[dict[str, Any], str]] = [
         {"deadline_unix_ns": -(1 << 63)},
         "deadline_unix_ns: found -9223372036854775808; allowed are nanoseconds since 1970, 0 or more",
     ),
+    (
+        {"start_in_s": 1.0, "start_unix_ns": 1},
+        "start_in_s and start_unix_ns: both are set, at most one of them is allowed",
+    ),
+    (
+        {"start_in_s": 0.0, "start_unix_ns": 0, "tolerance_s": -1.0},
+        "start_in_s and start_unix_ns: both are set, at most one of them is allowed",
+    ),
+    ({"start_in_s": math.nan}, f"start_in_s: nan is not {CENTURY}"),
+    ({"start_in_s": -0.5}, f"start_in_s: -0.5 is not {CENTURY}"),
+    ({"start_in_s": math.nextafter(3_153_600_000.0, math.inf)}, f"start_in_s: 3153600000.0000005 is not {CENTURY}"),
+    ({"start_unix_ns": -1}, "start_unix_ns: found -1; allowed are nanoseconds since 1970, 0 or more"),
+    (
+        {"tolerance_s": 0.0},
+        "tolerance_s: is set without a fixed start; set start_in_s or start_unix_ns too",
+    ),
+    (
+        {"tolerance_s": 1.0, "on_miss": 2, "deadline_in_s": 1.0},
+        "tolerance_s: is set without a fixed start; set start_in_s or start_unix_ns too",
+    ),
+    ({"start_in_s": 1.0, "tolerance_s": -1.0}, f"tolerance_s: -1.0 is not {CENTURY}"),
+    ({"start_unix_ns": 1, "tolerance_s": math.inf}, f"tolerance_s: inf is not {CENTURY}"),
+    ({"on_miss": 4}, "on_miss: 4 is not a number of the enumeration MissPolicy"),
+    ({"start_in_s": 1.0, "on_miss": -1}, "on_miss: -1 is not a number of the enumeration MissPolicy"),
+    ({"on_miss": (1 << 31) - 1}, "on_miss: 2147483647 is not a number of the enumeration MissPolicy"),
     ({"duration_hint_s": math.nan}, f"duration_hint_s: nan is not {CENTURY}"),
     ({"duration_hint_s": math.inf}, f"duration_hint_s: inf is not {CENTURY}"),
     ({"duration_hint_s": -1.0}, f"duration_hint_s: -1.0 is not {CENTURY}"),
@@ -182,7 +223,9 @@ edges = st.builds(Dependency, st.integers(1, (1 << 64) - 1) | names, st.sampled_
 @st.composite
 def schedulings(draw: st.DrawFn) -> Scheduling:
     """Anything that a caller may ask for."""
-    relative = draw(durations)
+    relative, start_in = draw(durations), draw(durations)
+    start = draw(st.none() | st.integers(0, (1 << 63) - 1)) if start_in is None else None
+    fixed = start is not None or start_in is not None
     return Scheduling(
         draw(st.none() | st.integers(0, (1 << 63) - 1)) if relative is None else None,
         relative,
@@ -191,6 +234,10 @@ def schedulings(draw: st.DrawFn) -> Scheduling:
         tuple(sorted(draw(st.dictionaries(names, st.integers(1, (1 << 32) - 1), max_size=4)).items())),
         tuple(sorted(draw(st.dictionaries(names, texts, max_size=4)).items())),
         draw(texts),
+        start,
+        start_in,
+        draw(durations.filter(lambda found: found is not None)) if fixed else SECOND,
+        draw(st.sampled_from(MissPolicy).map(int)) if fixed else MissPolicy.RUN_LATE.value,
     )
 
 
@@ -203,6 +250,13 @@ def written(asked: Scheduling) -> pb.TaskSpec:
         task.deadline_unix_ns = asked.deadline
     if asked.deadline_in is not None:
         task.deadline_in_s = asked.deadline_in / SECOND
+    if asked.start is not None:
+        task.start_unix_ns = asked.start
+    if asked.start_in is not None:
+        task.start_in_s = asked.start_in / SECOND
+    if asked.start is not None or asked.start_in is not None:
+        task.tolerance_s = asked.tolerance / SECOND
+        task.on_miss = asked.on_miss  # type: ignore[assignment]
     if asked.duration_hint is not None:
         task.duration_hint_s = asked.duration_hint / SECOND
     return task
@@ -231,11 +285,11 @@ def test_foreign_numbers_of_a_condition(number: int) -> None:
 
 @given(st.floats())
 def test_any_number_of_seconds_is_a_duration_or_refused(number: float) -> None:
-    for field in ("deadline_in_s", "duration_hint_s"):
-        found = submit(**{field: number})
+    for field in ("deadline_in_s", "duration_hint_s", "start_in_s", "tolerance_s"):
+        found = submit(**{field: number}, **({"start_unix_ns": 1} if field == "tolerance_s" else {}))
         if 0 <= number <= 3_153_600_000:
             asked = found.scheduling
-            assert (asked.deadline_in if field == "deadline_in_s" else asked.duration_hint) == round(number * SECOND)
+            assert getattr(asked, field.removesuffix("_s")) == round(number * SECOND)
         else:
             assert found == Rejection(Code.INVALID, f"{field}: {number} is not {CENTURY}")
 

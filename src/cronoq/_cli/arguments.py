@@ -2,9 +2,11 @@
 
 import json
 import math
+import re
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from datetime import datetime
+from typing import Annotated, Any, Literal, get_args
 
 from cyclopts import Parameter
 
@@ -33,6 +35,18 @@ Status = Literal[
 ]
 Priority = Literal["critical", "high", "normal", "low"]
 
+
+def _word(hint: Any, tokens: Sequence[Any]) -> str:
+    """One of the words of a `Literal`; `-` stands for `_` too, as elsewhere on command lines."""
+    text: str = tokens[0].value
+    if text.replace("-", "_") not in get_args(hint):
+        raise ValueError(f"{text!r} is not one of {', '.join(get_args(hint))}")
+    return text.replace("-", "_")
+
+
+OnMiss = Annotated[Literal["run_late", "skip", "fail"], Parameter(converter=_word)]
+Overlap = Annotated[Literal["skip", "allow", "queue", "queue_on_success"], Parameter(converter=_word)]
+
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 Text = Annotated[str | None, Parameter(show_default=False)]
 Seconds = Annotated[float | None, Parameter(show_default=False)]
@@ -60,12 +74,18 @@ def any_reference(option: str, text: str, *, keys: bool) -> int | str:
     """A number is an id, anything else a key; with `keys` a number is a key too."""
     if not text:
         usage(f"{option}: a key cannot be empty")
+    sendable(option, text)
+    is_id = text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MAX_ID
+    return int(text) if is_id and not keys else text
+
+
+def sendable(name: str, text: str) -> str:
+    """A text of the contract is UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        usage(f"{option}: a key that is not UTF-8 cannot be sent")
-    is_id = text.isascii() and text.isdigit() and len(text) <= 20 and int(text) <= MAX_ID
-    return int(text) if is_id and not keys else text
+        usage(f"{name}: what is not UTF-8 cannot be sent")
+    return text
 
 
 def span(name: str, value: float | None) -> float | None:
@@ -80,6 +100,21 @@ def time_limit(name: str, value: float | None) -> float | None:
     if value is not None and (math.isnan(value) or value < 0):
         usage(f"{name}: {value:g} is not a number of seconds from 0")
     return value
+
+
+def time_at(name: str, text: str) -> datetime | int | float:
+    """A moment: Unix seconds, or ISO 8601 with a zone."""
+    if re.fullmatch(r"[0-9]{1,20}", text):
+        return int(text)
+    if re.fullmatch(r"[0-9]{1,20}\.[0-9]{1,20}", text):
+        return float(text)
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        usage(f"{name}: {text!r} is not a time like 2027-03-14T07:00:00Z, and no Unix seconds")
+    if found.utcoffset() is None:
+        usage(f"{name}: {text!r} has no time zone; Z at its end means UTC")
+    return found
 
 
 def named_values(option: str, texts: Sequence[str] | None) -> dict[str, str]:

@@ -11,7 +11,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from cronoq.client import Event, PoolSnapshot, Result, Snapshot, Submitted, TaskInfo, WorkerInfo
+    from cronoq.client import Event, PoolSnapshot, RecurringInfo, Result, Snapshot, Submitted, TaskInfo, WorkerInfo
 
 Document = dict[str, Any]
 
@@ -92,6 +92,18 @@ def worker_document(worker: "WorkerInfo") -> Document:
         "busy": worker.busy,
         "connected_unix_ns": str(worker.connected_at_ns),
     }
+
+
+def recurring_document(schedule: "RecurringInfo") -> Document:
+    """One schedule. Without `tz` its times are UTC, without `next_unix_ns` nothing follows."""
+    made: Document = {name: getattr(schedule, name) for name in ("name", "cron", "pool", "kind", "overlap")}
+    if schedule.tz:
+        made["tz"] = schedule.tz
+    if schedule.next_at_ns is not None:
+        made["next_unix_ns"] = str(schedule.next_at_ns)
+    if schedule.last_task_id is not None:
+        made["last_task_id"] = str(schedule.last_task_id)
+    return made
 
 
 def snapshot_document(snapshot: "Snapshot") -> Document:

@@ -187,7 +187,11 @@ def workers(*, json: Json = False, endpoint: Endpoint = HERE) -> int:
 
 
 def snapshot(*, json: Json = False, endpoint: Endpoint = HERE) -> int:
-    """Print the figures of each pool, and totals since the start of the server.
+    """Print what each pool has now, how its last minute was, and totals since the start of the server.
+
+    HELD slots are kept free for fixed starts, DESIRED is what the autoscaler asks for, RESERVED are fixed starts to
+    come. EFFICIENCY is the share of the offered time that successful attempts used, IN ORDER the share of starts that
+    no better class waited for, HIT RATE the share of fixed starts in time.
 
     Parameters
     ----------
@@ -211,37 +215,55 @@ def snapshot(*, json: Json = False, endpoint: Endpoint = HERE) -> int:
 
         document(snapshot_document(found))
         return DONE
-    pool_table(found.pools).flush()
+    now, lately = pool_tables(found.pools)
+    now.flush()
+    print()
+    lately.flush()
     totals = found.totals
     print(
         f"\n{found.live_tasks} live, {found.running} running, {found.pending} pending, "
-        f"{found.workers_connected} workers; since the start {totals.submitted} submitted, "
-        f"{totals.succeeded} succeeded, {totals.failed + totals.dead_lettered} failed, {totals.cancelled} cancelled, "
-        f"{totals.retries} retries"
+        f"{found.workers_connected} workers\n"
+        f"since the start {totals.submitted} submitted, {totals.dispatched} attempts, {totals.succeeded} succeeded, "
+        f"{totals.failed} failed, {totals.dead_lettered} dead-lettered, {totals.cancelled} cancelled, "
+        f"{totals.skipped} skipped, {totals.missed} missed, {totals.shed} shed\n"
+        f"{totals.retries} retries, {totals.timeouts} timeouts, {totals.lease_expiries} expired leases, "
+        f"{totals.stale_completions} stale reports"
     )
     warn_shards(found.unavailable_shards)
     return DONE
 
 
-def pool_table(pools: "tuple[PoolSnapshot, ...]") -> "Table":
-    """A line for each pool."""
+def pool_tables(pools: "tuple[PoolSnapshot, ...]") -> "tuple[Table, Table]":
+    """What each pool has now, and how its last minute was; a line for each pool."""
     from cronoq._cli.printing import Table, span
 
-    columns = (
-        "POOL", "CAPACITY", "BUSY", "PENDING", "WAIT P50", "WAIT P90", "UTIL", "SUCCEEDED", "FAILED", "WORKERS",
+    has = ("POOL", "CAPACITY", "BUSY", "HELD", "DESIRED", "PENDING", "RESERVED", "WORKERS", "COST")
+    was = (
+        "POOL", "STARTED", "SUCCEEDED", "FAILED", "WAIT P50", "WAIT P90", "WAIT P99", "UTIL", "EFFICIENCY", "IN ORDER",
+        "HIT RATE",
     )  # fmt: skip
-    table = Table(columns, right=columns[1:])
+    now, lately = Table(has, right=has[1:]), Table(was, right=was[1:])
     for pool in pools:
-        table.add(
+        now.add(
             pool.name,
             pool.capacity,
             pool.busy,
+            pool.held,
+            pool.desired,
             pool.pending,
-            span(pool.wait_p50),
-            span(pool.wait_p90),
-            f"{pool.utilization:.0%}",
+            pool.reservations,
+            pool.workers_connected,
+            f"{pool.cost:.6g}",
+        )
+        lately.add(
+            pool.name,
+            pool.dispatched,
             pool.succeeded,
             pool.failed,
-            pool.workers_connected,
+            *(span(wait) for wait in (pool.wait_p50, pool.wait_p90, pool.wait_p99)),
+            f"{pool.utilization:.0%}",
+            f"{pool.schedule_efficiency:.0%}",
+            f"{pool.priority_adherence:.0%}",
+            f"{pool.fixed_start_hit_rate:.0%}",
         )
-    return table
+    return now, lately

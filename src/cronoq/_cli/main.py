@@ -18,6 +18,8 @@ from cronoq._cli.contract import print_proto
 from cronoq._cli.demo import demo
 from cronoq._cli.failures import CLOSED_PIPE, DONE, FAILED, INTERRUPTED, PROGRAM, USAGE, CommandFailure
 from cronoq._cli.listing import list_tasks, snapshot, workers
+from cronoq._cli.preview import preview
+from cronoq._cli.recurring import add_schedule, list_schedules, remove_schedule
 from cronoq._cli.serving import check, init, serve
 from cronoq._cli.tasks import cancel, get, submit, wait
 from cronoq._cli.watching import watch
@@ -44,6 +46,12 @@ app.command(list_tasks, name="list")
 app.command(cancel)
 app.command(workers)
 app.command(snapshot)
+recurring = App(name="recurring", version_flags=[])
+recurring.default(list_schedules)
+recurring.command(add_schedule, name="add")
+recurring.command(remove_schedule, name="remove")
+recurring.command(preview)
+app.command(recurring)
 app.command(worker)
 app.command(demo)
 app.command(print_proto, name="print-proto")
@@ -61,6 +69,17 @@ GLOBAL_OPTIONS = {
     "--tls-domain": True,
     "--json": False,
 }
+
+
+def commands() -> dict[str, App]:
+    """Every command by its words, those of a group behind it: `recurring`, `recurring add`."""
+    found: dict[str, App] = {}
+    for name, command in app.resolved_commands().items():
+        if not name.startswith("-"):
+            found[name] = command
+            inner = command.resolved_commands().items() if command is recurring else ()
+            found |= {f"{name} {word}": each for word, each in inner if not word.startswith("-")}
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -107,14 +126,15 @@ def _in_order(tokens: list[str]) -> list[str]:
     while at < len(tokens) and tokens[at].partition("=")[0] in GLOBAL_OPTIONS:
         name, equals, _ = tokens[at].partition("=")
         at += 2 if GLOBAL_OPTIONS[name] and not equals else 1
-    return tokens[at : at + 1] + tokens[:at] + _stdin(tokens[at : at + 1], tokens[at + 1 :])
+    end = at + (2 if " ".join(tokens[at : at + 2]) in commands() else 1)
+    return tokens[at:end] + tokens[:at] + _stdin(" ".join(tokens[at:end]), tokens[end:])
 
 
-def _stdin(command: list[str], tokens: list[str]) -> list[str]:
+def _stdin(command: str, tokens: list[str]) -> list[str]:
     """`submit -` and `submit --file -` as `--file=-`: the parser takes a lone `-` for an option without a name."""
     found: list[str] = []
     for at, token in enumerate(tokens):
-        if token == "--" or command != ["submit"]:
+        if token == "--" or command not in ("submit", "recurring add"):
             return found + tokens[at:]
         if token != "-":
             found.append(token)

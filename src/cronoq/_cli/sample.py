@@ -6,10 +6,11 @@ from typing import Any
 from cronoq.config import DEFAULT_DATABASE
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import DEFAULT_RETRY, LimitSettings
-from cronoq_sansio.settings_check import allowed, format_address
-from cronoq_sansio.settings_keys import Key, Kind, Table
+from cronoq_sansio.settings_check import format_address
+from cronoq_sansio.settings_keys import NAMED, Key, Kind, Table
 from cronoq_sansio.settings_scheduling import RETRY
 from cronoq_sansio.settings_table import INNER_TABLES, TABLES
+from cronoq_sansio.settings_text import allowed
 
 WIDTH = 110
 HEAD = """\
@@ -20,8 +21,8 @@ HEAD = """\
 CHOSEN = {("store", "kind"): "sqlite", ("store", "path"): DEFAULT_DATABASE, ("pools", "name"): "default"}
 #: Shown although they are the defaults, because they are the first that people look for.
 SHOWN = {("server", "grpc_addr")}
-#: Arrays of tables that are empty by default: credentials, and what only some have.
-NOT_ACTIVE = {"auth", "resources"}
+#: Arrays of tables that are empty by default: credentials, schedules, and what only some have.
+NOT_ACTIVE = {"auth", "resources", "recurring"}
 #: Where there is no default to show.
 EXAMPLES: dict[tuple[str, str], Any] = {
     ("server", "http_addr"): "127.0.0.1:7071",
@@ -32,11 +33,38 @@ EXAMPLES: dict[tuple[str, str], Any] = {
     ("pools.max_pending_by_class", "high"): 10_000,
     ("pools.max_pending_by_class", "normal"): 100_000,
     ("pools.max_pending_by_class", "low"): 0,
+    ("pools.slo_s", "critical"): 10,
+    ("pools.slo_s", "high"): 60,
+    ("pools.slo_s", "normal"): 600,
+    ("pools.slo_s", "low"): 86_400,
     ("resources", "name"): "licences",
     ("resources", "kind"): "semaphore",
     ("resources", "permits"): 4,
     ("resources", "rate"): 10,
     ("resources", "burst"): 20,
+    ("recurring", "name"): "nightly-report",
+    ("recurring", "cron"): "30 2 * * *",
+    ("recurring", "tz"): "Europe/Helsinki",
+    ("recurring", "pool"): "default",
+    ("recurring", "kind"): "report",
+    ("recurring", "payload"): "text for the worker",
+    ("recurring", "payload_json"): '{"day": "yesterday"}',
+    ("recurring", "payload_b64"): "AAECAw==",
+    ("recurring", "content_type"): "text/csv",
+    ("recurring", "key"): "report",
+    ("recurring", "tenant"): "acme",
+    ("recurring", "timeout_s"): 3_600,
+    ("recurring", "deadline_in_s"): 7_200,
+    ("recurring", "duration_hint_s"): 600,
+    ("recurring", "tolerance_s"): 1,
+    ("recurring", "tags"): {"team": "billing"},
+    ("recurring", "labels"): {"zone": "eu"},
+    ("recurring", "resources"): {"licences": 1},
+    ("recurring.retry", "max_attempts"): 3,
+    ("recurring.retry", "initial_backoff_s"): 1,
+    ("recurring.retry", "multiplier"): 2,
+    ("recurring.retry", "max_backoff_s"): 60,
+    ("recurring.retry", "jitter"): True,
     ("server.tls", "cert"): "server.pem",
     ("server.tls", "key"): "server-key.pem",
     ("auth.tokens", "token"): "REPLACE THIS",
@@ -53,7 +81,7 @@ def sample() -> str:
         for part in parts:
             if any(_is_plain(key) for key in part.keys):
                 text += "\n" + _section(part, active=part is table and table.name not in NOT_ACTIVE)
-            text += "".join("\n" + _numbers(part, key) for key in part.keys if key.kind is Kind.NUMBERS)
+            text += "".join("\n" + _named(part, key) for key in part.keys if key.kind in NAMED)
     return text
 
 
@@ -70,11 +98,11 @@ def _section(table: Table, active: bool) -> str:
     return text
 
 
-def _numbers(table: Table, key: Key) -> str:
+def _named(table: Table, key: Key) -> str:
     """A table whose names the reader chooses, with an example."""
     text = f"\n# [{table.name}.{key.name}]\n"
-    for name, number in EXAMPLES[table.name, key.name].items():
-        text += f"# {name} = {_toml(number)}\n"
+    for name, entry in EXAMPLES[table.name, key.name].items():
+        text += f"# {name} = {_toml(entry)}\n"
     return _comment(_explain(key)).rstrip() + text
 
 
@@ -98,7 +126,7 @@ def _value(table: Table, key: Key) -> Any:
     if key.default_key:
         return getattr(LimitSettings(), key.default_key)
     if key.default_text and key.words:
-        return key.words[0]
+        return key.default_text.strip("`")
     found = getattr(DEFAULT_RETRY if table is RETRY else table.target(), key.field)
     if key.kind is Kind.ADDRESS:
         return format_address(found)
@@ -109,7 +137,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return f'"{value}"'
+        return f"'{value}'" if '"' in value else f'"{value}"'
     return str(int(value)) if float(value).is_integer() else str(value)
 
 

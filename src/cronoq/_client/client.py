@@ -13,6 +13,7 @@ from cronoq._client.channel import Channel, Token
 from cronoq._client.dependencies import TaskRef, task_ref
 from cronoq._client.dialing import Credentials
 from cronoq._client.methods import Method
+from cronoq._client.payloads import text
 from cronoq._client.results import (
     Listing,
     RecurringInfo,
@@ -272,7 +273,13 @@ class Client:
         call_timeout: float | None = None,
         **options: Any,
     ) -> None:
-        """Add a schedule, or replace the one of that name. `payload` may be a finished task from `task`."""
+        """Add a schedule, or replace the one of that name; returns once the server has stored it.
+
+        A task is made for every time that `cron` names: five fields, or six with seconds first, in the IANA zone `tz`
+        (None = UTC). `payload` and `options` are those of `task`, or `payload` is a finished task from `task`: its key
+        is the prefix of their keys, `deadline_in` counts from the start; other times, `after` and `deps` are refused.
+        `overlap` says what happens while the run before still lives: `skip`, `allow`, `queue`, `queue_on_success`.
+        """
         if isinstance(payload, pb.TaskSpec) or hasattr(payload, "DESCRIPTOR"):
             if options:
                 raise TypeError(f"a finished task takes no further options: {', '.join(sorted(options))}")
@@ -280,17 +287,17 @@ class Client:
         else:
             template = task(payload, **options)
         request = pb.RecurringRequest(
-            name=name,
-            cron=cron,
-            tz=tz or "",
+            name=text("name", name),
+            cron=text("cron", cron),
+            tz="" if tz is None else text("tz", tz),
             template=template,
             overlap=overlap_number(overlap),  # type: ignore[arg-type]
         )
         await self._send(methods.ADD_RECURRING, request, self._limit(call_timeout), repeatable=True)
 
     async def remove_recurring(self, name: str, *, timeout: float | None = None) -> bool:
-        """Remove a schedule; False if there is none of that name."""
-        request = pb.RemoveRecurringRequest(name=name)
+        """Remove a schedule; False if there is none of that name. Tasks that it made stay."""
+        request = pb.RemoveRecurringRequest(name=text("name", name))
         reply = await self._send(methods.REMOVE_RECURRING, request, self._limit(timeout))
         return bool(reply.removed)
 
@@ -300,7 +307,7 @@ class Client:
         return read_workers(reply)
 
     async def list_recurring(self, *, timeout: float | None = None) -> Listing[RecurringInfo]:
-        """All schedules."""
+        """All schedules, by name."""
         reply = await self._send(methods.LIST_RECURRING, pb.Empty(), self._limit(timeout), repeatable=True)
         return read_schedules(reply)
 

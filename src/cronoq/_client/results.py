@@ -160,11 +160,15 @@ class RecurringInfo:
     name: str
     cron: str
     tz: str
+    """Empty = UTC."""
     pool: str
     kind: str
     overlap: str
+    """`skip`, `allow`, `queue` or `queue_on_success`."""
     next_at: float | None
+    """None when nothing follows."""
     last_task_id: int | None
+    """None before the first task."""
     next_at_ns: int | None = None
 
 
@@ -191,26 +195,37 @@ class PoolSnapshot:
     capacity: int
     busy: int
     held: int
+    """Slots kept free for fixed starts."""
     desired: int
+    """Slots that the autoscaler asks for; 0 when it is off."""
     pending_by_class: tuple[int, ...]
+    """Critical, high, normal, low."""
     reservations: int
+    """Live tasks with a fixed start."""
     dispatched: int
+    """In the last minute, as all figures down to `wait_p99`."""
     succeeded: int
     failed: int
     priority_adherence: float
+    """Share of starts that no better class waited for."""
     fixed_start_hit_rate: float
+    """Share of fixed starts that began within their tolerance."""
     utilization: float
+    """Share of the offered time that attempts used."""
     schedule_efficiency: float
+    """Share of the offered time that successful attempts used."""
     wait_p50: float
+    """Seconds from submission, or from the fixed start, to the first attempt."""
     wait_p90: float
     wait_p99: float
     cost: float
+    """Of all slots since the server began to serve, as `cost_per_worker_second` says."""
     workers_connected: int
     groups: tuple[WorkerGroup, ...]
 
     @property
     def pending(self) -> int:
-        """Tasks of all classes that live and do not run: ready, blocked, or between two attempts."""
+        """Tasks of all classes that live and do not run: ready, blocked, scheduled, or between two attempts."""
         return sum(self.pending_by_class)
 
 

@@ -5,6 +5,7 @@ asyncio, whose loop cannot run it, it runs in a thread and is reached over loopb
 """
 
 import threading
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
@@ -16,6 +17,7 @@ from anyio.abc import ByteStream
 from anyio.lowlevel import current_token
 
 from cronoq._client import dialing
+from cronoq._client.specs import When, unix_ns
 from cronoq.errors import ConfigError
 from cronoq_sansio.clock import SECOND
 
@@ -61,34 +63,43 @@ async def serve(
     *,
     pools: Iterable[str | Mapping[str, Any]] = ("default",),
     resources: Iterable[Mapping[str, Any]] = (),
+    recurring: Iterable[Mapping[str, Any]] = (),
+    now: When | None = None,
     **tables: Mapping[str, Any],
 ) -> AsyncIterator[TestServer]:
     """Run a server with the memory store while the block runs.
 
-    `pools` are names, or tables as in `[[pools]]`; `resources` tables as in `[[resources]]`; `limits`, `outputs` and
-    `server` are these tables of the configuration. `ConfigError` for settings that cannot be used.
+    `pools` are names, or tables as in `[[pools]]`; `resources` and `recurring` tables as in `[[resources]]` and
+    `[[recurring]]`; `limits`, `outputs` and `server` are these tables of the configuration. `now` is what time the
+    server takes it to be when it begins (Unix seconds, or a datetime with a zone), instead of the real one.
+    `ConfigError` for settings that cannot be used.
     """
-    settings = _settings(pools, resources, tables)
+    settings = _settings(pools, {"resources": resources, "recurring": recurring}, tables)
+    begin = time.time_ns() if now is None else unix_ns("now", now)
     if hasattr(current_token().native_token, "create_task"):
-        async with _in_thread(settings) as server:
+        async with _in_thread(settings, begin) as server:
             yield server
     else:
-        async with _in_nursery(settings) as server:
+        async with _in_nursery(settings, begin) as server:
             yield server
 
 
 def _settings(
-    pools: Iterable[str | Mapping[str, Any]], resources: Iterable[Mapping[str, Any]], tables: Mapping[str, Any]
+    pools: Iterable[str | Mapping[str, Any]],
+    repeated: Mapping[str, Iterable[Mapping[str, Any]]],
+    tables: Mapping[str, Any],
 ) -> "Settings":
+    from cronoq_sansio.engine.cron import compile_cron
     from cronoq_sansio.settings import LimitSettings
     from cronoq_sansio.settings_check import check_settings
 
     document: dict[str, Any] = {name: dict(table) for name, table in tables.items()}
     named = [{"name": pool, "max": 1_000} if isinstance(pool, str) else dict(pool) for pool in pools]
     document |= {"store": {"kind": "memory"}, "pools": named}
-    if shared := [dict(resource) for resource in resources]:
-        document["resources"] = shared
-    checked = check_settings(document, payload_budget=LimitSettings().max_payload_bytes)
+    for name, given in repeated.items():
+        if listed := [dict(table) for table in given]:
+            document[name] = listed
+    checked = check_settings(document, payload_budget=LimitSettings().max_payload_bytes, cron_check=compile_cron)
     if isinstance(checked, tuple):
         raise ConfigError(tuple(str(problem) for problem in checked))
     server: dict[str, Any] = {"grpc_addr": ("127.0.0.1", 0)}
@@ -98,16 +109,14 @@ def _settings(
 
 
 @asynccontextmanager
-async def _in_nursery(settings: "Settings") -> AsyncIterator[TestServer]:
-    import time
-
+async def _in_nursery(settings: "Settings", begin: int) -> AsyncIterator[TestServer]:
     import trio
 
     from cronoq._runtime.serve import Server
     from cronoq._runtime.startup import make_store
     from cronoq._runtime.transport import memory_pair
 
-    zero = time.time_ns() - round(trio.current_time() * SECOND)
+    zero = begin - round(trio.current_time() * SECOND)
     ready = trio.Event()
     bound: list[tuple[str, int]] = []
 
@@ -137,7 +146,7 @@ async def _in_nursery(settings: "Settings") -> AsyncIterator[TestServer]:
 
 
 @asynccontextmanager
-async def _in_thread(settings: "Settings") -> AsyncIterator[TestServer]:
+async def _in_thread(settings: "Settings", begin: int) -> AsyncIterator[TestServer]:
     import trio
 
     from cronoq._runtime.serve import Server
@@ -152,9 +161,13 @@ async def _in_thread(settings: "Settings") -> AsyncIterator[TestServer]:
         bound.extend(addresses)
         ready.set()
 
+    zero = begin - time.monotonic_ns()
+
     async def main() -> None:
         with trio.CancelScope() as scope:
-            server = Server(settings, make_store(settings), announce, abandon=_no)
+            server = Server(
+                settings, make_store(settings), announce, wall=lambda: zero + time.monotonic_ns(), abandon=_no
+            )
             inside.append((trio.lowlevel.current_trio_token(), scope, server))
             await server.run(signals=False)
 

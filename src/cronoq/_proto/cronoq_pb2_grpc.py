@@ -490,14 +490,15 @@ class AdminServicer:
         raise NotImplementedError('Method not implemented!')
 
     def AddRecurring(self, request, context):
-        """Adds a schedule, or replaces the one of that name.
+        """Adds a schedule, or replaces the one of that name; no occurrence that exists is made again. Returns once it is stored.
+        FAILED_PRECONDITION when the server's configuration file has one of that name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RemoveRecurring(self, request, context):
-        """Removes a schedule; tasks that it made already stay.
+        """Removes a schedule; tasks that it made already stay. FAILED_PRECONDITION as above.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

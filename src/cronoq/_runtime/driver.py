@@ -12,7 +12,9 @@ that one.
 Time. One task sleeps until the machine's next timeout or the next tick, whichever is first; an event that sets an
 earlier timeout pulls its alarm nearer. Waking late by more than `limits.STALL` means that the process could not run:
 the machine is told, and gets its timer only after two passes of the loop, in which everything that is readable is
-read. Two readings of the fastest counter per step (0.06 µs each) tell whether a step of ours was the cause.
+read. Two readings of the fastest counter per step (0.06 µs each) tell whether a step of ours was the cause. The wall
+clock is looked at whenever this task wakes, before a timer acts: what must start at a wall time never goes by a clock
+that has been set since, and a step is noticed within a tick.
 
 Written on anyio, so that an embedded scheduler runs the same driver under asyncio.
 """
@@ -217,6 +219,7 @@ class Driver:
             if now >= tick:
                 tick = now + limits.TICK
                 self._check(now)
+            self._follow_wall_clock()
             due = self.outbox.next_timeout()
             if due is not None and due <= now:
                 self.deliver([TimerFired()])
@@ -232,6 +235,8 @@ class Driver:
     def _check(self, now: int) -> None:
         self._slow.tick()
         self.committer.check(now)
+
+    def _follow_wall_clock(self) -> None:
         offset = self._drift.check()
         if offset is not None:
             log.info("the wall clock moved", offset_seconds=round(offset / 1e9, 3))

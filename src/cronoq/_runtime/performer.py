@@ -5,12 +5,14 @@ connection ends that connection and is seen by nobody else.
 
 Workers that come and go are logged here, where every end of a stream passes, whoever ended it and wherever that was
 noticed. A stream that is over before its `Registered` is sent is not a worker, so a peer cannot fill the log with them.
+Fires of schedules that did not happen are logged too, see `drop_log.py`.
 """
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cronoq._observe.logs import get_logger
+from cronoq._runtime.drop_log import DropLog
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.limits import MAX_LOGGED_LABELS
 from cronoq_sansio.service.messages import (
@@ -29,6 +31,7 @@ from cronoq_sansio.service.messages import (
     StoreQuery,
     WorkerStream,
 )
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.worker_session import Session
 
 if TYPE_CHECKING:
@@ -49,6 +52,7 @@ class Performer:
         self._stopped = stopped
         self._touched: list[Connection] = []
         self._counts = lobby.calls
+        self._drops = DropLog()
         self._workers: dict[WorkerStream, dict[str, Any]] = {}
         """What the log said of each registered worker: it says the same of its end."""
 
@@ -73,6 +77,9 @@ class Performer:
                 continue
             elif kind is StartEvents:
                 sink = action.call.sink
+            elif kind is LogDrop:
+                self._drops.note(action.drop)
+                continue
             else:
                 sink = action.stream.sink
             connection = self._touch(sink)

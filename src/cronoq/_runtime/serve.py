@@ -39,6 +39,7 @@ from cronoq._stores.base import Store, StoreError
 from cronoq.errors import CronoqError, StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
+from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.service.access import Authenticator
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.wire.grpc import GrpcServer
@@ -221,6 +222,7 @@ class Server:
 
     async def _serve(self) -> None:
         """Open the store and serve until a graceful stop is complete."""
+        log.info("time zones", version=TZDATA_VERSION)
         try:
             await self._store.open()
         except StoreError as error:

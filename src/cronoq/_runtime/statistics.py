@@ -44,6 +44,8 @@ class Statistics:
             figures["actions_held"] = driver.outbox.held()
         if terms.service is not None:
             figures.update(terms.service.statistics())
+            for reason, count in terms.service.engine.recurring.dropped.items():
+                figures[f"dropped.{reason}"] = count
         for (method, outcome), count in sorted(lobby.calls.items()):
             figures[f"calls.{method}.{outcome}"] = count
         return figures

@@ -22,13 +22,17 @@ from cronoq._runtime.driver import Driver
 from cronoq._runtime.faults import TermEnded, describe
 from cronoq._runtime.lobby import Lobby
 from cronoq._runtime.performer import Performer
+from cronoq._runtime.recovery_log import tell_hopeless, tell_schedules
 from cronoq._stores.base import Claim, Store, StoreError, StoreHeld, StoreUnavailable
 from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
+from cronoq_sansio.engine.actions import OccurrenceDropped
 from cronoq_sansio.engine.engine import Engine
+from cronoq_sansio.engine.records import RecurringDeleted
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service.messages import StopRequested
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
 
@@ -36,8 +40,6 @@ log = get_logger("term")
 
 PROGRESS = 5 * SECOND
 """How often a long recovery says how far it is."""
-MAX_REASONS = 10
-"""Lines about tasks that recovery ended; a sum is told of further reasons, and nobody reads more lines."""
 PRUNE_PAUSE = 0.05
 """Seconds between two portions of pruning, so that commits of the service come in between."""
 
@@ -110,12 +112,16 @@ class Terms:
         engine = await self._recover(claim, drift.told)
         now = clock.now()
         step = engine.begin(now)
+        recurring = engine.recurring
+        removed = [record.name for record in step.writes if type(record) is RecurringDeleted]
+        tell_schedules(len(recurring), recurring.unarmed, recurring.notes, removed)
         self.service = service = Service(engine, settings, now, volatile=store.volatile)
         stopped = trio.Event()
         performer = Performer(self._lobby, stopped.set)
         self.driver = driver = Driver(Outbox(service, volatile=store.volatile), store, clock, drift, performer)
         performer.ask = driver.ask
         driver.adopt(step)
+        performer.perform([LogDrop(drop) for drop in step.at_once if type(drop) is OccurrenceDropped])
         self._lobby.open(driver)
         self._serving(claim.epoch)
         return driver, stopped
@@ -208,22 +214,3 @@ class Terms:
         log.warning("a fresh term will be tried", after=str(ended), pause=seconds(pause))
         with trio.move_on_after(seconds(pause)):
             await self._stop.wait()
-
-
-def tell_hopeless(counts: dict[str, int], skipped: int) -> None:
-    """Log which tasks the configuration ended, the most frequent reason first, and how many were skipped meanwhile."""
-    if not counts:
-        return
-    remedy = (
-        "what ended stays so; put back what is missing before a start: "
-        "a copy of the database from before this one still has the tasks"
-    )
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    for reason, count in ordered[:MAX_REASONS]:
-        log.warning("tasks ended for good, as failed", tasks=count, reason=reason, remedy=remedy)
-    rest = sum(count for _, count in ordered[MAX_REASONS:])
-    if rest:
-        log.warning("tasks ended for good, as failed", tasks=rest, reason="further reasons", remedy=remedy)
-    if skipped:
-        reason = "what they depend on has ended otherwise than they ask for"
-        log.warning("tasks ended for good, as skipped", tasks=skipped, reason=reason)

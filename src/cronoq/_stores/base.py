@@ -14,6 +14,10 @@ MUST rules:
 8. `close` returns only when no thread or connection of the store can write any more.
 9. Edges come back as they were inserted, in their order, with the parents of those that were resolved. The edges of a
    task go when it ends. A live row whose edges cannot be read is a `TaskDamaged`, never one with fewer edges.
+10. A schedule is what was last stored under its name, and how far it has come since it was first stored or last
+    deleted: storing it anew leaves that as it is, deleting it deletes that too. `load` gives every schedule, once. One
+    that cannot be read, in any part, is a `RecurringDamaged` and stays as it is: with a guess of how far it has come,
+    occurrences would be made twice.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
@@ -25,6 +29,9 @@ from cronoq_sansio.engine.records import (
     LoadedRecord,
     OutputStored,
     Record,
+    RecurringFired,
+    RecurringRecord,
+    RecurringStored,
     TaskChanged,
     TaskFinished,
     TaskInserted,
@@ -67,10 +74,34 @@ class Claim:
     first_lease_id: int
 
 
+class ScheduleWrites:
+    """What a batch does with one schedule, in this order: delete it, store it, say how far it has come."""
+
+    __slots__ = ("deleted", "fired", "stored")
+
+    def __init__(self) -> None:
+        self.deleted = False
+        self.stored: RecurringStored | None = None
+        self.fired: RecurringFired | None = None
+
+    def add(self, record: RecurringRecord) -> None:
+        """What was said before of the same row does not matter any more."""
+        if isinstance(record, RecurringFired):
+            self.fired = record
+        elif isinstance(record, RecurringStored):
+            self.stored = record
+        else:
+            self.deleted = True
+            self.stored = self.fired = None
+
+
 class Batch:
     """The writes of consecutive steps, merged: only the last record of each row is kept."""
 
-    __slots__ = ("inserted", "output_size", "outputs", "resolved", "rows", "spec_size", "states", "steps", "through")
+    __slots__ = (
+        *("inserted", "output_size", "outputs", "resolved", "rows", "schedules", "spec_size", "states", "steps"),
+        "through",
+    )
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
@@ -78,6 +109,8 @@ class Batch:
         """Of a child: awaited keys and the parents that now have them, for its edges in `inserted` or in the store."""
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
+        self.schedules: dict[str, ScheduleWrites] = {}
+        """By name."""
         self.spec_size = 0
         """Bytes of specifications: of new work."""
         self.output_size = 0
@@ -95,17 +128,27 @@ class Batch:
             kind = type(record)
             if kind is TaskInserted:
                 self.rows += len(record.edges)  # type: ignore[union-attr]
-                self.inserted[record.task_id] = record  # type: ignore[assignment]
+                self.inserted[record.task_id] = record  # type: ignore[assignment,union-attr]
                 self.spec_size += record.spec.size  # type: ignore[union-attr]
             elif kind is OutputStored:
-                self.outputs[record.task_id] = record  # type: ignore[assignment]
+                self.outputs[record.task_id] = record  # type: ignore[assignment,union-attr]
                 self.output_size += len(record.output)  # type: ignore[union-attr]
             elif kind is EdgeResolved:
                 self.resolved.setdefault(record.task_id, {})[record.key] = record.parent  # type: ignore[union-attr]
+            elif kind is TaskChanged or kind is TaskFinished:
+                self.states[record.task_id] = record  # type: ignore[assignment,union-attr]
             else:
-                self.states[record.task_id] = record  # type: ignore[assignment]
+                self._add_schedule(record)  # type: ignore[arg-type]
         self.steps += 1
         self.through = number
+
+    def _add_schedule(self, record: RecurringRecord) -> None:
+        known = self.schedules.get(name := record.spec.name if isinstance(record, RecurringStored) else record.name)
+        if known is None:
+            known = self.schedules[name] = ScheduleWrites()
+        known.add(record)
+        if isinstance(record, RecurringStored):
+            self.spec_size += record.spec.template.size
 
     def __bool__(self) -> bool:
         return self.steps > 0
@@ -131,7 +174,8 @@ def scheduling_of(asked: Scheduling, edges: tuple[Edge, ...]) -> Scheduling | No
     """What `load` gives back of it: its dependencies are those that the edges name; None when nothing is asked."""
     named = tuple([Dependency(edge.parent or edge.key, edge.condition) for edge in edges])
     loaded = Scheduling(
-        asked.deadline, asked.deadline_in, asked.duration_hint, named, asked.resources, asked.labels, asked.tenant
+        *(asked.deadline, asked.deadline_in, asked.duration_hint, named, asked.resources, asked.labels, asked.tenant),
+        *(asked.start, asked.start_in, asked.tolerance, asked.on_miss),
     )
     return None if loaded == NOTHING_ASKED else loaded
 
@@ -153,7 +197,7 @@ class Store(Protocol):
         """Become the only writer: a new epoch. Raises `StoreUnusable` (another process lives), `StoreUnavailable`."""
 
     def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """Live tasks with their edges; then finished ones, each once; ≤ `limits.LOAD_PORTION` at a time.
+        """Schedules; live tasks with their edges; then finished ones, each once; ≤ `limits.LOAD_PORTION` at a time.
 
         Finished ones are those that edges of live tasks name, in any order, and then those since that wall time,
         newest last.

@@ -12,11 +12,14 @@ from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from cronoq._stores.base import NO_PARENTS, Batch, Claim, Done, Fenced, resolve, scheduling_of
+from cronoq._stores.base import NO_PARENTS, Batch, Claim, Done, Fenced, ScheduleWrites, resolve, scheduling_of
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import (
     FinishedLoaded,
     LoadedRecord,
+    RecurringFired,
+    RecurringLoaded,
+    RecurringStored,
     TaskChanged,
     TaskFinished,
     TaskInserted,
@@ -54,6 +57,8 @@ class MemoryStore:
         """Of a parent: edges of live tasks that name it."""
         self._parents: dict[int, FinishedLoaded] = {}
         """Finished tasks that key retention forgets and that are named."""
+        self._schedules: dict[str, RecurringStored] = {}
+        self._fired: dict[str, RecurringFired] = {}
         self._epoch = 0
         self._claimed = False
         self._highest_task = 0
@@ -71,7 +76,10 @@ class MemoryStore:
         return Claim(self._epoch, first_memory_id(unix_seconds, self._highest_task), self._first_lease)
 
     async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """Live tasks by id, then the finished ones since that wall time and all that are named, newest last."""
+        """Schedules; live tasks by id; the finished ones since that wall time and all that are named, newest last."""
+        schedules = [RecurringLoaded(stored, self._fired.get(name)) for name, stored in self._schedules.items()]
+        for at in range(0, len(schedules), limits.LOAD_PORTION):
+            yield list(schedules[at : at + limits.LOAD_PORTION])
         live = sorted(self._inserted)
         for at in range(0, len(live), limits.LOAD_PORTION):
             yield [self._loaded(task_id) for task_id in live[at : at + limits.LOAD_PORTION]]
@@ -95,6 +103,8 @@ class MemoryStore:
                 self._finish(task_id, state)
             elif task_id in self._inserted:
                 self._changed[task_id] = state
+        for name, writes in batch.schedules.items():
+            self._write_schedule(name, writes)
         done(None)
 
     async def find(self, query: FindTask) -> StoredTask | None:
@@ -187,6 +197,15 @@ class MemoryStore:
         self._parents.pop(task_id, None)  # written again
         self._finished[task_id] = FinishedLoaded(task_id, spec.pool, spec.key, state.status, state.finished)
         self._forget(state.finished - self._key_retention)
+
+    def _write_schedule(self, name: str, writes: ScheduleWrites) -> None:
+        if writes.deleted:
+            self._schedules.pop(name, None)
+            self._fired.pop(name, None)
+        if writes.stored is not None:
+            self._schedules[name] = writes.stored
+        if writes.fired is not None:
+            self._fired[name] = writes.fired
 
     def _unlink(self, inserted: TaskInserted) -> None:
         """The edges of a task go, and with the last one that names it a parent that key retention has forgotten."""

@@ -27,6 +27,7 @@ from cronoq._stores.sqlite_reader import (
     read_live,
     read_parents,
 )
+from cronoq._stores.sqlite_recurring import read_recurring
 from cronoq._stores.sqlite_rows import FIRST_END, LAST_END
 from cronoq._stores.sqlite_schema import connect, inspect, migrate, migrations, open_error, open_writer, store_error
 from cronoq._stores.sqlite_writer import Writer
@@ -77,14 +78,15 @@ class SqliteStore:
         return await to_thread.run_sync(claim, limiter=self._controlling)
 
     async def load(self, finished_since: int) -> AsyncIterator[list[LoadedRecord]]:
-        """Live tasks by id, older parents of theirs by id, the newest finished tasks since that wall time by end.
+        """Schedules; live tasks by id, older parents of theirs by id, the newest ends since that wall time by end.
 
         Raises `StoreError`.
         """
         start = LAST_END
         if self._key_retention_max:
             start = await self._read(partial(finished_start, since=finished_since, count=self._key_retention_max))
-        for read, last in ((read_live, 0), (partial(read_parents, until=start), 0), (read_finished, start)):
+        parents = partial(read_parents, until=start)
+        for read, last in ((read_recurring, 0), (read_live, 0), (parents, 0), (read_finished, start)):
             after: Any = None
             while after != last:
                 after = last

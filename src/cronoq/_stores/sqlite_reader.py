@@ -88,7 +88,7 @@ def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[l
     At most `count`, fewer when they have very many edges, but never none when there are some.
     """
     connection.execute("BEGIN")  # tasks and edges of one instant
-    rows = _portion(connection, "load_live", (after, count))
+    rows = read_portion(connection, "load_live", (after, count))
     edges: Edges = {}
     last = after
     if rows:
@@ -99,7 +99,7 @@ def read_live(connection: sqlite3.Connection, after: int, count: int) -> tuple[l
     return [_live(row, edges.get(row[0], ())) for row in rows], last
 
 
-def _portion(connection: sqlite3.Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
+def read_portion(connection: sqlite3.Connection, name: str, values: tuple[Any, ...]) -> list[Any]:
     """All rows of a statement. One damaged text spoils them all: they are read again, its bytes left as they are."""
     try:
         return connection.execute(statement(name), values).fetchall()
@@ -157,13 +157,13 @@ def finished_start(connection: sqlite3.Connection, since: int, count: int) -> En
 
 def read_finished(connection: sqlite3.Connection, after: End, count: int) -> tuple[list[LoadedRecord], End]:
     """Up to `count` finished tasks after (end, id), by end, and the last of these pairs. Damaged ones are left out."""
-    rows = _portion(connection, "load_finished", (*after, count))
+    rows = read_portion(connection, "load_finished", (*after, count))
     return _finished(rows), (rows[-1][4], rows[-1][0]) if rows else after
 
 
 def read_parents(connection: sqlite3.Connection, until: End, after: int, count: int) -> tuple[list[LoadedRecord], int]:
     """Up to `count` tasks above `after`, by id, that ended until then and that edges name; and the last id."""
-    rows = _portion(connection, "load_parents", (after, *until, count))
+    rows = read_portion(connection, "load_parents", (after, *until, count))
     return _finished(rows), rows[-1][0] if rows else after
 
 

@@ -65,14 +65,14 @@ class BatchRows:
     """Writes batches. Rows by value, the last one wins: writing a batch again changes nothing."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
-        self._tasks = _insert("tasks", "?,?,?,?,?,?,?,x'',?,?")
-        self._edges = _insert("edges", "?,?,?,?,?")
-        self._live = _insert("live", "?")
-        self._states = _insert("states", "?,?,?,?,?,?,?,?,?,?")
-        self._outputs = _insert("outputs", "?,?,?")
-        self._ended = _delete("live", "id")
-        self._unlinked = _delete("edges", "child")
-        self._dropped = [_delete(table, "id") for table in ("states", "tasks", "outputs")]
+        self._tasks = insert_into("tasks", "?,?,?,?,?,?,?,x'',?,?")
+        self._edges = insert_into("edges", "?,?,?,?,?")
+        self._live = insert_into("live", "?")
+        self._states = insert_into("states", "?,?,?,?,?,?,?,?,?,?")
+        self._outputs = insert_into("outputs", "?,?,?")
+        self._ended = delete_from("live", "id")
+        self._unlinked = delete_from("edges", "child")
+        self._dropped = [delete_from(table, "id") for table in ("states", "tasks", "outputs")]
         for rows in (
             *(self._tasks, self._edges, self._live, self._states, self._outputs, self._ended, self._unlinked),
             *self._dropped,
@@ -104,11 +104,13 @@ class BatchRows:
             rows.run(connection, keys)
 
 
-def _insert(table: str, group: str) -> MultiRow:
+def insert_into(table: str, group: str) -> MultiRow:
+    """Rows of one of our tables, each in place of the one with its key."""
     return MultiRow(f"INSERT OR REPLACE INTO cronoq_trio_{table} VALUES ", f"({group})")
 
 
-def _delete(table: str, column: str) -> MultiRow:
+def delete_from(table: str, column: str) -> MultiRow:
+    """The rows of one of our tables that have these values in a column."""
     return MultiRow(f"DELETE FROM cronoq_trio_{table} WHERE {column} IN (", "?", ")")
 
 

@@ -125,7 +125,8 @@ def inspect(connection: sqlite3.Connection, file: DatabaseFile) -> int:
     return version
 
 
-TABLES = frozenset(f"cronoq_trio_{name}" for name in ("edges", "leader", "live", "outputs", "states", "tasks"))
+NAMES = ("edges", "fired", "leader", "live", "outputs", "recurring", "states", "tasks")
+TABLES = frozenset(f"cronoq_trio_{name}" for name in NAMES)
 
 
 def migrate(connection: sqlite3.Connection, version: int) -> None:

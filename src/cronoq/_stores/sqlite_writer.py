@@ -19,6 +19,7 @@ from typing import TypeVar
 from cronoq._observe.logs import get_logger
 from cronoq._stores.base import Batch, Claim, Done, Fenced, StoreError, StoreGone
 from cronoq._stores.sqlite_files import DatabaseFile
+from cronoq._stores.sqlite_recurring import RecurringRows
 from cronoq._stores.sqlite_rows import FIRST_END, BatchRows, End
 from cronoq._stores.sqlite_schema import open_writer, primary_code, statement, store_error
 from cronoq_sansio import limits
@@ -48,6 +49,7 @@ class Writer:
         self._file = file
         self._connection: sqlite3.Connection | None = connection
         self._rows = BatchRows(connection)
+        self._recurring = RecurringRows(connection)
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="cronoq-store-writer", daemon=True)
         self._in_flight = False
@@ -107,7 +109,7 @@ class Writer:
     def _commit(self, batch: Batch, done: Done) -> None:
         failure: StoreError | None = None
         try:
-            self._transaction(lambda connection: self._rows.write(connection, batch))
+            self._transaction(lambda connection: self._write(connection, batch))
         except StoreError as error:
             failure = error
         self._in_flight = False
@@ -115,6 +117,11 @@ class Writer:
             done(failure)
         except Exception:
             log.error("the owner of the store did not take the news of a commit", exc_info=True)
+
+    def _write(self, connection: sqlite3.Connection, batch: Batch) -> None:
+        self._rows.write(connection, batch)
+        if batch.schedules:
+            self._recurring.write(connection, batch.schedules)
 
     def _transaction(self, work: Callable[[sqlite3.Connection], T], *, fenced: bool = True) -> T:
         """Run `work` in a transaction of its own. Raises `StoreError`; the transaction is then undone or unknown."""

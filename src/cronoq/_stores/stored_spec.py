@@ -1,17 +1,20 @@
-"""How the part of a `TaskSpec` that has no column of its own is stored: one msgpack map per task.
+"""How the part of a `TaskSpec` that has no column of its own is stored: one msgpack map per task or template.
 
 Field names are short because they stand in every row; a field at its default is left out. A reader ignores fields it
 does not know and takes the default for those that are missing, so that fields may be added without a migration. `v` is
 raised only when an old reader would misunderstand the row:
 
 1. what a task is;
-2. also when and where it may run: whoever leaves these fields out would run it at a wrong time or place.
+2. also when and where it may run: whoever leaves these fields out would run it at a wrong time or place;
+3. also when it must start, and, in the template of a schedule, by when it should have ended after its start.
 
 A row has the lowest format that says everything. Dependencies are rows of their own, and of a task only their number
-stands here, so that a lost one is noticed; a task that waits for nothing any more has none.
+stands here, so that a lost one is noticed; a task that waits for nothing any more has none. A task's times are
+absolute; the template of a schedule has one relative time, its deadline, and no edges.
 """
 
 from sys import intern
+from typing import Annotated
 
 import msgspec
 
@@ -21,6 +24,11 @@ from cronoq_sansio.spec import RetryOverride, Scheduling, TaskSpec
 
 PLAIN = 1
 SCHEDULED = 2
+TIMED = 3
+
+TOLERANCE = 1_000_000_000
+ON_MISS = 1
+"""What a row means that does not name them; never to be changed, whatever the defaults of a submission are."""
 
 
 class _Retry(msgspec.Struct, omit_defaults=True, gc=False):
@@ -37,6 +45,7 @@ class _Spec(msgspec.Struct, omit_defaults=True, gc=False):
     """Payload, content type, timeout (nanoseconds), retry override, tags, size (bytes).
 
     Format 2: deadline (wall time), duration hint (nanoseconds), resources, labels, number of edges.
+    Format 3: start (wall time), tolerance (nanoseconds), `MissPolicy`, deadline from the start on (nanoseconds).
     """
 
     v: int
@@ -51,6 +60,10 @@ class _Spec(msgspec.Struct, omit_defaults=True, gc=False):
     u: tuple[tuple[str, int], ...] = ()
     l: tuple[tuple[str, str], ...] = ()  # noqa: E741
     e: int = 0
+    b: int | None = None
+    o: Annotated[int, msgspec.Meta(ge=0)] = TOLERANCE
+    m: Annotated[int, msgspec.Meta(ge=1, le=3)] = ON_MISS
+    f: int | None = None
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -62,7 +75,20 @@ class UndecodableSpec(Exception):
 
 
 def encode_spec(spec: TaskSpec, edges: int = 0) -> bytes:
-    """The bytes for the column `spec` of a task that has so many edges. Its deadline is absolute."""
+    """The bytes for the column `spec` of a task that has so many edges. Its times are absolute."""
+    asked = spec.scheduling
+    assert asked is None or asked.deadline_in is None
+    return _encode(_stored(spec, asked, edges))
+
+
+def encode_template(template: TaskSpec) -> bytes:
+    """The bytes for the template of a schedule: its deadline counts from the start, and it has no other time."""
+    asked = template.scheduling
+    assert asked is None or (asked.deadline is None and asked.start is None and not asked.dependencies)
+    return _encode(_stored(template, asked, 0))
+
+
+def _stored(spec: TaskSpec, asked: Scheduling | None, edges: int) -> _Spec:
     retry = spec.retry
     stored = _Spec(
         PLAIN,
@@ -75,32 +101,55 @@ def encode_spec(spec: TaskSpec, edges: int = 0) -> bytes:
         spec.tags,
         spec.size,
     )
-    asked = spec.scheduling
-    if asked is not None:
-        assert asked.deadline_in is None
-        stored.d, stored.h, stored.u, stored.l = asked.deadline, asked.duration_hint, asked.resources, asked.labels
-        if asked.resources or asked.labels or asked.deadline is not None or asked.duration_hint is not None:
-            stored.v = SCHEDULED
     if edges:
         stored.e = edges
         stored.v = SCHEDULED
-    return _encode(stored)
+    if asked is not None:
+        assert asked.start_in is None
+        stored.d, stored.h, stored.u, stored.l = asked.deadline, asked.duration_hint, asked.resources, asked.labels
+        if asked.resources or asked.labels or asked.deadline is not None or asked.duration_hint is not None:
+            stored.v = SCHEDULED
+        stored.b, stored.f, stored.m = asked.start, asked.deadline_in, int(asked.on_miss)
+        if asked.tolerance != TOLERANCE:  # msgspec knows a default by its identity, and this is no small number
+            stored.o = asked.tolerance
+        if (stored.b, stored.f, stored.m, stored.o) != (None, None, ON_MISS, TOLERANCE):
+            stored.v = TIMED
+    return stored
 
 
 def decode_spec(
     stored: bytes, pool: str, kind: str, key: str, priority: int, tenant: str = "", edges: tuple[Edge, ...] = ()
 ) -> TaskSpec:
     """Rebuild the specification from its columns, its stored bytes and its edges. Raises `UndecodableSpec`."""
+    row = _decoded(stored)
+    if row.f is not None:
+        raise UndecodableSpec("the stored row is damaged: the deadline of a task counts from its start")
+    if row.e != len(edges):
+        raise UndecodableSpec(f"the stored row is damaged: it had {row.e} dependencies, and {len(edges)} are there")
+    return _spec(row, pool, kind, key, priority, tenant, edges)
+
+
+def decode_template(stored: bytes, pool: str, kind: str, key: str, priority: int, tenant: str) -> TaskSpec:
+    """Rebuild the template of a schedule from its columns and its stored bytes. Raises `UndecodableSpec`."""
+    row = _decoded(stored)
+    if row.e or row.d is not None or row.b is not None:
+        raise UndecodableSpec("the stored row is damaged: a template has dependencies, or times of its own")
+    return _spec(row, pool, kind, key, priority, tenant, ())
+
+
+def _decoded(stored: bytes) -> _Spec:
     try:
         row = _decode(stored)
     except msgspec.MsgspecError as error:
         raise UndecodableSpec(f"the stored specification cannot be decoded: {error}") from None
-    if not PLAIN <= row.v <= SCHEDULED:
+    if not PLAIN <= row.v <= TIMED:
         raise UndecodableSpec(
-            f"the stored specification has format {row.v}; this version reads formats {PLAIN} and {SCHEDULED}"
+            f"the stored specification has format {row.v}; this version reads formats {PLAIN} to {TIMED}"
         )
-    if row.e != len(edges):
-        raise UndecodableSpec(f"the stored row is damaged: it had {row.e} dependencies, and {len(edges)} are there")
+    return row
+
+
+def _spec(row: _Spec, pool: str, kind: str, key: str, priority: int, tenant: str, edges: tuple[Edge, ...]) -> TaskSpec:
     retry = row.r
     return TaskSpec(
         row.p,
@@ -113,7 +162,7 @@ def decode_spec(
         None if retry is None else RetryOverride(retry.a, retry.i, retry.m, retry.b, retry.j),
         row.g,
         row.s,
-        _scheduling(row, tenant, edges) if tenant or row.v == SCHEDULED else None,
+        _scheduling(row, tenant, edges) if tenant or row.v > PLAIN else None,
     )
 
 
@@ -121,4 +170,5 @@ def _scheduling(row: _Spec, tenant: str, edges: tuple[Edge, ...]) -> Scheduling 
     """What the task asks of the scheduler. Names are few and tasks are many: each is kept once."""
     resources = tuple((intern(name), units) for name, units in row.u)
     labels = tuple((intern(name), intern(text)) for name, text in row.l)
-    return scheduling_of(Scheduling(row.d, None, row.h, (), resources, labels, intern(tenant)), edges)
+    asked = Scheduling(row.d, row.f, row.h, (), resources, labels, intern(tenant), row.b, None, row.o, row.m)
+    return scheduling_of(asked, edges)

@@ -3,9 +3,11 @@
 1. A key that exists makes the submission a duplicate of the task that has it; nothing else is looked at.
 2. The pool exists; the resources exist and have so many units; `max_attempts` is at least 1; the dependencies resolve,
    without a cycle.
-3. The bounds (`overload.py`).
+3. A fixed start finds a place in the calendar (`reservations.py`). This comes ahead of the bounds: nothing may be shed
+   to make room for a task that a full calendar then turns away.
+4. The bounds (`overload.py`).
 
-A relative deadline is made absolute here, and a dependency on a key is resolved here for good: the key may be used
+Relative times are made absolute here, and a dependency on a key is resolved here for good: the key may be used
 again later. A task with an edge that can never be met is admitted, answered with its id, and ends in the same step.
 
 Invariant: a batch is all or nothing. Every check of every member comes before the first member is admitted; the
@@ -19,14 +21,15 @@ from collections.abc import Container, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import cycles, dependencies, lifecycle, overload, retry
+from cronoq_sansio.engine import cycles, dependencies, lifecycle, overload, reservations, retry
 from cronoq_sansio.engine.actions import BatchOutcome, Submitted
 from cronoq_sansio.engine.dependencies import Resolved
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import Edge
+from cronoq_sansio.engine.reservations import Booking
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS, MESSAGE_HEADROOM
 from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_times_at
 from cronoq_sansio.values import value
 
@@ -75,16 +78,58 @@ def submit(
         cycle = _circle(engine, checked)
         if cycle is not None:
             return cycle, 0
+    booking = reservations.book(engine, spec, checked.pool)
+    if isinstance(booking, Rejection):
+        return booking, 0
     room = overload.make_room(engine, spec, checked.pool, checked.resolved)
-    if may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec)):
-        room = engine.waiting_room.park(request, spec)
-        return None if room is None else (room, 0)
-    if isinstance(room, Rejection):
-        return room, 0
-    task = _admit(engine, checked, NOBODY)
+    waits = may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec))
+    if waits or isinstance(room, Rejection):
+        if booking is not None:
+            reservations.unbook(checked.pool, booking)
+        refusal = engine.waiting_room.park(request, spec) if waits else room
+        return (refusal, 0) if isinstance(refusal, Rejection) else None
+    task = _admit(engine, checked, NOBODY, booking)
     if room is not None:
         overload.shed(engine, room, spec)
     return Submitted(task.id, False), engine.number
+
+
+def submit_occurrence(engine: "Engine", spec: TaskSpec, over: str) -> Task | Rejection:
+    """Take in a task that a schedule makes; its key is free. `over`: why it ends as skipped at once, else empty."""
+    checked = _check(engine, spec, ())
+    if isinstance(checked, Rejection):
+        return checked
+    cycle = _circle(engine, checked) if checked.resolved and engine.dependencies.awaited(spec.key) else None
+    if cycle is not None:
+        return cycle
+    booking = reservations.book(engine, spec, checked.pool)
+    if isinstance(booking, Rejection):
+        return booking
+    room = overload.make_room(engine, spec, checked.pool, checked.resolved)
+    if isinstance(room, Rejection):
+        if booking is not None:
+            reservations.unbook(checked.pool, booking)
+        return room
+    if over:
+        checked = Checked(spec, checked.pool, checked.policy, Resolved((), over))
+    task = _admit(engine, checked, NOBODY, booking)
+    if room is not None:
+        overload.shed(engine, room, spec)
+    return task
+
+
+def template_fault(engine: "Engine", template: TaskSpec) -> Rejection | None:
+    """Why tasks like this can never be taken in; `overloaded` when that may change by itself."""
+    largest = engine.limits.max_message_bytes - MESSAGE_HEADROOM
+    if template.size > largest:
+        allowed = f"limits.max_message_bytes allows {largest} bytes of a task"
+        return Rejection(Code.INVALID, f"template: found {template.size} bytes; {allowed}")
+    checked = _check(engine, template, ())
+    if not isinstance(checked, Rejection):
+        return None
+    code = checked.code if checked.code is Code.OVERLOADED else Code.INVALID
+    separator = "." if FIELD.match(checked.message) else ": "
+    return Rejection(code, f"template{separator}{checked.message}")
 
 
 def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOutcome | Rejection, int]:
@@ -117,20 +162,42 @@ def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOu
         cycle = _cycle(engine, members)
         if cycle is not None:
             return _of_member(cycle[1], fresh[cycle[0]]), 0
-    ahead = overload.Ahead()
-    for index, member in zip(fresh, members, strict=True):
-        refusal = overload.refusal(engine, member.spec, member.pool, ahead)
-        if refusal is not None:
-            return _of_member(refusal, index), 0
-        ahead.count(member.spec)
+    bookings: list[Booking | None] = []
+    refused = _make_room(engine, members, bookings)
+    if refused is not None:
+        for member, booking in zip(members, bookings, strict=False):
+            if booking is not None:
+                reservations.unbook(member.pool, booking)
+        return _of_member(refused[1], fresh[refused[0]]), 0
     admitted: dict[str, Task] = {}
     for position in order:
-        task = _admit(engine, members[position], admitted)
+        task = _admit(engine, members[position], admitted, bookings[position])
         known[fresh[position]] = Submitted(task.id, False), engine.number
         if task.spec.key:
             admitted[task.spec.key] = task
     answers = tuple(known[index][0] for index in range(len(specs)))
     return BatchOutcome(answers), max((stored for _, stored in known.values()), default=0)
+
+
+def _make_room(
+    engine: "Engine", members: Sequence[Checked], bookings: list[Booking | None]
+) -> tuple[int, Rejection] | None:
+    """Whether a batch finds a place: position of the first member that does not, and why; else `bookings` are made.
+
+    Each member is tested behind the earlier ones: first all of them in the calendars, then against the bounds.
+    """
+    for position, member in enumerate(members):
+        booking = reservations.book(engine, member.spec, member.pool)
+        if isinstance(booking, Rejection):
+            return position, booking
+        bookings.append(booking)
+    ahead = overload.Ahead()
+    for position, member in enumerate(members):
+        refusal = overload.refusal(engine, member.spec, member.pool, ahead)
+        if refusal is not None:
+            return position, refusal
+        ahead.count(member.spec)
+    return None
 
 
 # --- checks
@@ -279,8 +346,8 @@ def _positions(members: Sequence[Checked]) -> dict[str, int]:
 # --- admission
 
 
-def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task]) -> Task:
-    """Nothing can go wrong any more. `admitted`: earlier members of its batch."""
+def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task], booking: Booking | None) -> Task:
+    """Nothing can go wrong any more. `admitted`: earlier members of its batch. `booking`: what it has reserved."""
     task = Task(
         engine.tasks.issue(),
         with_times_at(checked.spec, engine.wall()),
@@ -291,6 +358,8 @@ def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task]) -> 
     )
     edges: tuple[Edge, ...] = ()
     impossible = ""
+    if booking is not None:
+        engine.starts.adopt(task, booking)
     if checked.resolved is not None:
         edges, impossible = engine.dependencies.edges(checked.resolved, admitted)
     wait = task.pool.settings.await_unknown_dependencies if edges and dependencies.awaits(edges) else None
@@ -302,4 +371,6 @@ def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task]) -> 
         lifecycle.skip(engine, task, impossible)
     elif edges:
         engine.dependencies.attach(engine, task, edges, 0 if wait is None else engine.now + wait)
+    if not impossible and reservations.missed(task, engine.wall()):
+        engine.starts.miss(engine, task)
     return task

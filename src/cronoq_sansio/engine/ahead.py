@@ -1,8 +1,9 @@
-"""What is due some time ahead of a start: slots are held, and occurrences are made, a *lead* before (engine.md section 7).
+"""What is due some time ahead of a start: slots are held, and occurrences are made (engine.md section 7).
 
-The lead is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
+The *lead* is the larger of a margin, which each entry has, and one that all entries share and that changes as the pool
 learns how long its tasks run. So two heaps: one by start − margin, which stands still, and one by start, to which the
 shared lead is applied when somebody looks. An entry is due when either says so, and no entry moves when the lead does.
+Entries come back by due time, and among equals by their `order`.
 
 Invariant: an entry that was neither taken nor cancelled stands in both heaps.
 """
@@ -27,6 +28,10 @@ class Entry(Generic[P]):
         self.payload: P | None = payload
 
 
+Heap = list[tuple[int, str, int, Entry[P]]]
+"""By time, order, and the number of the entry."""
+
+
 class Ahead(Generic[P]):
     """Entries of one pool. All times are wall time."""
 
@@ -39,16 +44,16 @@ class Ahead(Generic[P]):
         self.count = 0
         """Entries that are neither taken nor cancelled."""
         self._number = 0
-        self._by_margin: list[tuple[int, int, Entry[P]]] = []
-        self._by_start: list[tuple[int, int, Entry[P]]] = []
+        self._by_margin: Heap[P] = []
+        self._by_start: Heap[P] = []
 
-    def add(self, start: int, margin: int, payload: P) -> Entry[P]:
+    def add(self, start: int, margin: int, payload: P, order: str = "") -> Entry[P]:
         """Due at `start` − max(`margin`, lead), both ≥ 0; the result is for `cancel`."""
         self._number += 1
         self.count += 1
         entry = Entry(payload)
-        heappush(self._by_margin, (start - margin, self._number, entry))
-        heappush(self._by_start, (start, self._number, entry))
+        heappush(self._by_margin, (start - margin, order, self._number, entry))
+        heappush(self._by_start, (start, order, self._number, entry))
         return entry
 
     def cancel(self, entry: Entry[P]) -> None:
@@ -56,21 +61,22 @@ class Ahead(Generic[P]):
         if entry.payload is not None:
             self._drop(entry)
 
-    def next(self, lead: int) -> int | None:
-        """When the first entry is due; None without entries."""
-        margins, starts = _skip(self._by_margin), _skip(self._by_start)
-        return min(margins[0][0], starts[0][0] - lead) if margins else None
-
-    def pop_due(self, wall: int, lead: int) -> P | None:
-        """Take an entry that is due at `wall`; None when there is none. In no particular order."""
+    def first(self, lead: int) -> tuple[int, str, Entry[P]] | None:
+        """When the first entry is due, its order, and the entry; None without entries."""
         margins, starts = _skip(self._by_margin), _skip(self._by_start)
         if not margins:
             return None
-        entry = margins[0][2] if margins[0][0] <= wall else starts[0][2]
-        if margins[0][0] > wall and starts[0][0] - lead > wall:
+        due, order, _, entry = margins[0]
+        start, other, _, later = starts[0]
+        return (due, order, entry) if (due, order) <= (start - lead, other) else (start - lead, other, later)
+
+    def pop_due(self, wall: int, lead: int) -> P | None:
+        """Take the first entry if it is due at `wall`; None when there is none."""
+        first = self.first(lead)
+        if first is None or first[0] > wall:
             return None
-        payload = entry.payload
-        self._drop(entry)
+        payload = first[2].payload
+        self._drop(first[2])
         return payload
 
     def _drop(self, entry: Entry[P]) -> None:
@@ -81,45 +87,46 @@ class Ahead(Generic[P]):
             self._by_start = _live(self._by_start)
 
 
-def _skip(heap: list[tuple[int, int, Entry[P]]]) -> list[tuple[int, int, Entry[P]]]:
+def _skip(heap: Heap[P]) -> Heap[P]:
     """The heap without the entries at its top that are over."""
-    while heap and heap[0][2].payload is None:
+    while heap and heap[0][3].payload is None:
         heappop(heap)
     return heap
 
 
-def _live(heap: list[tuple[int, int, Entry[P]]]) -> list[tuple[int, int, Entry[P]]]:
-    live = [item for item in heap if item[2].payload is not None]
+def _live(heap: Heap[P]) -> Heap[P]:
+    live = [item for item in heap if item[3].payload is not None]
     heapify(live)
     return live
 
 
 class Leads(Generic[P]):
-    """Such entries of all pools. A pool is looked at when its first entry is due, or when its lead may have changed.
+    """Such entries of all pools. A pool is looked at when its first entry is due, or when its lead may have grown.
 
-    Invariant: a pool with entries has one timer, for the first of them, with the lead as of the last look.
+    Invariant: a pool with entries has one timer, for the first of them, with the lead as of the last look; when the
+    lead has shrunk since, that is too early and does no harm.
     """
 
     __slots__ = ("_pools", "_timers")
 
     def __init__(self) -> None:
-        self._pools: dict[Pool, tuple[Ahead[P], Timer[Pool], int]] = {}
-        """Of each pool with entries: them, its timer, and when that is due."""
+        self._pools: dict[Pool, tuple[Ahead[P], Timer[Pool], tuple[int, str]]] = {}
+        """Of each pool with entries: them, its timer, and due time and order of the first of them."""
         self._timers: TimerHeap[Pool] = TimerHeap()
 
     def __len__(self) -> int:
         """Entries of all pools."""
         return sum(entries.count for entries, _, _ in self._pools.values())
 
-    def add(self, pool: "Pool", start: int, margin: int, payload: P) -> Entry[P]:
+    def add(self, pool: "Pool", start: int, margin: int, payload: P, order: str = "") -> Entry[P]:
         """Due at `start` − max(`margin`, lead of the pool); the result is for `cancel`."""
         known = self._pools.get(pool)
         if known is not None:
-            entry = known[0].add(start, margin, payload)
+            entry = known[0].add(start, margin, payload, order)
             self.look(pool)
             return entry
         entries: Ahead[P] = Ahead()
-        entry = entries.add(start, margin, payload)
+        entry = entries.add(start, margin, payload, order)
         self._set(pool, entries)
         return entry
 
@@ -131,12 +138,13 @@ class Leads(Generic[P]):
             self.look(pool)
 
     def look(self, pool: "Pool") -> None:
-        """The lead of the pool may be another; pools without entries are left alone."""
+        """The lead of the pool may have grown; pools without entries are left alone."""
         known = self._pools.get(pool)
         if known is None:
             return
-        entries, timer, due = known
-        if entries.next(pool.lead()) != due:
+        entries, timer, seen = known
+        first = entries.first(pool.lead())
+        if first is None or first[:2] != seen:
             self._timers.cancel(timer)
             del self._pools[pool]
             self._set(pool, entries)
@@ -145,17 +153,26 @@ class Leads(Generic[P]):
         """When the first entry is due, wall time; None without entries."""
         return self._timers.next()
 
+    def first(self) -> tuple[int, str] | None:
+        """When the first entry is due, and its order; None without entries."""
+        return self._timers.first()
+
     def pop_due(self, wall: int) -> P | None:
-        """Take an entry that is due at `wall`; None when there is none. In no particular order."""
+        """Take the first entry if it is due at `wall`; None when there is none."""
         while (pool := self._timers.pop_due(wall)) is not None:
-            entries = self._pools.pop(pool)[0]
-            payload = entries.pop_due(wall, pool.lead())
+            entries, _, seen = self._pools.pop(pool)
+            lead = pool.lead()
+            first = entries.first(lead)
+            if first is None or first[:2] > seen:  # the lead has shrunk: others may come before
+                self._set(pool, entries)
+                continue
+            payload = entries.pop_due(wall, lead)
             self._set(pool, entries)
-            if payload is not None:
-                return payload
+            return payload
         return None
 
     def _set(self, pool: "Pool", entries: Ahead[P]) -> None:
-        due = entries.next(pool.lead())
-        if due is not None:
-            self._pools[pool] = entries, self._timers.add(due, pool), due
+        first = entries.first(pool.lead())
+        if first is not None:
+            due, order, _ = first
+            self._pools[pool] = entries, self._timers.add(due, pool, order), (due, order)

@@ -85,7 +85,8 @@ class Claim:
         plans = []
         for task in (self._live[task_id] for _, task_id in self._heap if self._waits(task_id)):
             assert task.plan is not None and task.pool is self.shelf.pool and task.lease is None
-            assert (task.plan.demand, task.plan.needs, task.plan.called) == (demand, needs, False)
+            assert (task.plan.needs, task.plan.called) == (needs, False)
+            assert demand is (task.plan.demand if task.plan.hold is None else task.pool.own_slots)
             plans.append(task.plan)
         return len(plans) == self.parked > 0 and self.place == min(plan.place for plan in plans)
 

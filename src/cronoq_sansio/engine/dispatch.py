@@ -23,17 +23,19 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.fair_share import Shares
 from cronoq_sansio.engine.figures import Figures
-from cronoq_sansio.engine.labels import Groups
-from cronoq_sansio.engine.lanes import DeadlineLane, FairLane, Lane, Line
+from cronoq_sansio.engine.labels import Demand, Groups
+from cronoq_sansio.engine.lanes import DeadlineLane, FairLane, HoldLane, Lane, Line, StartLane
 from cronoq_sansio.engine.listing import LiveIds
 from cronoq_sansio.engine.snapshot import GroupSnapshot, PoolSnapshot
 from cronoq_sansio.engine.task import Plan, Task
 from cronoq_sansio.engine.victims import for_pool
+from cronoq_sansio.limits import MAX_HOLD
 from cronoq_sansio.settings import PoolSettings
-from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.spec import TaskSpec, TaskStatus
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.events import Labels
+    from cronoq_sansio.engine.reservations import PoolStarts
 
 #: Points are counted in billionths, so that a score is an integer: 10,000, 1,000, 100 and 10 points per class …
 BASE = tuple(points * SECOND for points in (10_000, 1_000, 100, 10))
@@ -43,6 +45,9 @@ URGENCY = 5_000 * SECOND  #: At the latest start …
 OVERDUE = 100  #: … 100 points per second after it …
 OVERDUE_CAP = 3_000 * SECOND  #: … up to so many more.
 MIN_HORIZON = 5 * SECOND  #: urgency rises over the estimated run time, and not over less than this
+
+LEAD_PERCENT = 90  #: a slot is held so early that this share of what runs is over by then
+HOLDS, STARTS = -2, -1  #: stand for the class in the names of lanes of tasks with a fixed start
 
 
 def score(task: Task, now: int, wall: int) -> int:
@@ -62,10 +67,12 @@ class Pool:
     """Tasks and slots of one pool."""
 
     __slots__ = (
+        "_fixed",
         "_lines",
-        "_live",
         "_plain",
         "_special",
+        "apart_by_class",
+        "arrivals",
         "called",
         "durations",
         "figures",
@@ -74,12 +81,16 @@ class Pool:
         "in_play",
         "index",
         "lanes",
+        "live",
         "name",
+        "own_slots",
         "pending",
         "pending_by_class",
         "queued",
+        "schedules",
         "settings",
         "shares",
+        "starts",
         "victims",
     )
 
@@ -98,17 +109,32 @@ class Pool:
         kind = FairLane if sharing else Lane
         self.lanes = tuple(kind(live, priority, self.groups.plain) for priority in range(len(BASE)))
         """One per class, of tasks with neither deadline nor labels."""
-        self._live = live
+        self.live = live
         self._plain: list[Lane] = list(self.lanes)
         """Every lane without labels: those, and those with deadlines that came up, by class."""
         self._special: dict[tuple[Labels, int, bool, bool], Lane] = {}
-        """Every other lane by labels, class, whether its tasks have deadlines, and whether they are called."""
+        """Every other lane by labels, class, whether its tasks have deadlines, and whether they are called.
+
+        Instead of the class `HOLDS` or `STARTS` for tasks with a fixed start.
+        """
         self.in_play: dict[Lane, None] = {}
         """Special lanes that have something to start, as far as is known. Without any, the plain ones are all."""
         self._lines = [Line(self.in_play) for _ in range(2 * len(BASE))]
         """Per class, without and with deadline; used while special lanes are in play."""
+        self._fixed = Line(self.in_play), Line(self.in_play)
+        """Of tasks with a fixed start that want a slot held, and of those that are READY; these go first."""
+        self.starts: PoolStarts | None = None
+        """Its fixed starts, from the first one on."""
+        self.own_slots = Demand((), -1)
+        """In place of their labels, where tasks wait for resources that have a slot held."""
+        self.schedules = 0
+        """Armed recurring schedules that make tasks for it."""
         self.pending = 0
         self.pending_by_class = [0] * len(BASE)
+        self.apart_by_class = [0] * len(BASE)
+        """Of these, tasks that slots would not help: they wait for others, for their time, or have a fixed start."""
+        self.arrivals = 0
+        """Tasks without a fixed start that were submitted; whoever counts them by time takes the difference."""
         self.victims = for_pool(settings.overflow, live, self.pending_by_class)
         """Whom the policy sheds next; None when it sheds nobody."""
         self.called = 0
@@ -120,11 +146,22 @@ class Pool:
         """A task starts (+1) or stops (-1) to be pending."""
         self.pending += difference
         self.pending_by_class[task.spec.priority] += difference
+        if task.plan is not None and task.plan.fixed:
+            self.apart_by_class[task.spec.priority] += difference
 
     def free_slots(self) -> int:
-        """Slots that no lease fills."""
+        """Slots that are neither used nor held."""
         groups = self.groups
-        return groups.capacity - groups.busy + groups.overbusy
+        return groups.capacity - groups.filled + groups.overbusy
+
+    def can_call(self, demand: Demand) -> bool:
+        """True when one more task with that demand may be promised what it lacks: it will find a slot."""
+        return demand is self.own_slots or (self.free_slots() > self.called and demand.can_call())
+
+    def lead(self) -> int:
+        """How long before a fixed start, at least, a slot is held: most tasks that run now are over by then."""
+        known = self.durations.quantile(LEAD_PERCENT)
+        return min(self.settings.default_duration if known is None else known, MAX_HOLD)
 
     # --- plans
 
@@ -133,14 +170,18 @@ class Pool:
         asked = spec.scheduling
         if asked is None:
             return Plan(None, (), self.groups.plain)
-        return Plan(asked.deadline, asked.resources, self.groups.demand(asked.labels))
+        plan = Plan(asked.deadline, asked.resources, self.groups.demand(asked.labels))
+        if asked.start is not None:
+            plan.fixed, plan.start, plan.late = True, asked.start, asked.start + asked.tolerance
+            plan.on_miss = asked.on_miss
+        return plan
 
     def drop_plan(self, plan: Plan) -> None:
         """The task has ended."""
         labels = plan.demand.labels
         if not labels or not self.groups.drop(plan.demand):
             return
-        for priority in range(len(BASE)):
+        for priority in range(HOLDS, len(BASE)):
             for urgent, called in ((False, False), (False, True), (True, False), (True, True)):
                 lane = self._special.pop((labels, priority, urgent, called), None)
                 if lane is not None:
@@ -150,7 +191,7 @@ class Pool:
     # --- queues
 
     def push(self, task: Task) -> None:
-        """Queue a READY task at its place."""
+        """Queue a task at its place: a READY one, or a SCHEDULED one that wants a slot held."""
         plan = task.plan
         if plan is None:
             lane = self.lanes[task.spec.priority]
@@ -160,7 +201,7 @@ class Pool:
             return
         lane = plan.lane = self._lane(task, plan)
         lane.push(task)
-        if plan.demand.labels or plan.called:
+        if plan.demand.labels or plan.called or plan.fixed:
             if not lane.closed:
                 self._enter_special(lane)
         elif self.in_play and not lane.closed:
@@ -194,6 +235,9 @@ class Pool:
         """
         lanes: Iterable[Lane]
         if self.in_play:
+            for line in self._fixed:
+                if line.heap and (fixed := line.best()) is not None:
+                    return fixed
             lanes = [lane for line in self._lines if line.heap and (lane := line.best()) is not None]
             if not self.in_play:
                 self._leave_lines()
@@ -226,7 +270,7 @@ class Pool:
             lane.closed = False
             if not lane.ready:
                 continue
-            if lane.demand.labels or lane.called:
+            if lane.demand.labels or lane.called or lane.fixed:
                 self._enter_special(lane)
             elif self.in_play:
                 self._line(lane).enter(lane)
@@ -246,7 +290,7 @@ class Pool:
 
     def _leave_lines(self) -> None:
         """No special lane is in play any more."""
-        for line in self._lines:
+        for line in (*self._fixed, *self._lines):
             line.heap.clear()
         for lane in self._plain:
             lane.listed, lane.closed = None, False
@@ -255,6 +299,8 @@ class Pool:
             plain.closed = [lane for lane in plain.closed if lane.closed]
 
     def _lane(self, task: Task, plan: Plan) -> Lane:
+        if plan.fixed:
+            return self._fixed_lane(task, plan)
         labels, priority, urgent = plan.demand.labels, task.spec.priority, plan.deadline is not None
         if plan.deadline is not None:
             asked = task.spec.scheduling
@@ -269,14 +315,25 @@ class Pool:
         lane = self._special.get((labels, priority, urgent, plan.called))
         if lane is None:
             kind = DeadlineLane if urgent else FairLane if self.shares is not None else Lane
-            lane = kind(self._live, priority, plan.demand, called=plan.called)
+            lane = kind(self.live, priority, plan.demand, called=plan.called)
             self._special[labels, priority, urgent, plan.called] = lane
             if not labels and not plan.called:
                 self._plain.append(lane)
                 self._plain.sort(key=lambda lane: lane.priority)  # stable: in a class the one with deadlines is later
         return lane
 
+    def _fixed_lane(self, task: Task, plan: Plan) -> Lane:
+        wants = task.status == TaskStatus.SCHEDULED
+        key = (plan.demand.labels, HOLDS if wants else STARTS, False, plan.called)
+        lane = self._special.get(key)
+        if lane is None:
+            kind = HoldLane if wants else StartLane
+            lane = self._special[key] = kind(self.live, 0, plan.demand, called=plan.called)
+        return lane
+
     def _line(self, lane: Lane) -> Line:
+        if lane.fixed:
+            return self._fixed[type(lane) is StartLane]
         return self._lines[2 * lane.priority + (type(lane) is DeadlineLane)]
 
     # --- slots
@@ -302,5 +359,16 @@ class Pool:
         figures = self.figures.show(now, capacity)
         p50, p90 = (self.durations.quantile(percent) or 0 for percent in (50, 90))
         pending = (critical, high, normal, low)
-        cost = self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second
-        return PoolSnapshot(self.name, capacity, busy, pending, tuple(groups), figures, p50, p90, cost=cost)
+        return PoolSnapshot(
+            self.name,
+            capacity,
+            busy,
+            pending,
+            tuple(groups),
+            figures,
+            p50,
+            p90,
+            self.groups.held,
+            reservations=0 if self.starts is None else len(self.starts.calendar),
+            cost=self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second,
+        )

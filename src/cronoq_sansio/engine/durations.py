@@ -55,6 +55,11 @@ class Samples:
         """True when there is a sample."""
         return bool(self.fresh or self._window)
 
+    def below(self, percent: int) -> int:
+        """The sample that is, or is next below, that quantile; there is a sample."""
+        ordered = self._look()
+        return ordered[(len(ordered) - 1) * percent // 100]
+
     def mean(self) -> int:
         """In nanoseconds, rounded down; there is a sample. Nothing is sorted for it."""
         fresh, window = self.fresh, self._window
@@ -82,13 +87,16 @@ class Samples:
 class Durations:
     """What is known of one pool. `default` is the estimate as long as nothing is, in nanoseconds."""
 
-    __slots__ = ("_default", "_fresh", "_kinds", "_pool")
+    __slots__ = ("_alarm", "_default", "_fresh", "_kinds", "_pool", "alarmed")
 
     def __init__(self, default: int) -> None:
         self._default = default
         self._pool = Samples()
         """Of tasks without a fixed start."""
         self._fresh = self._pool.fresh
+        self._alarm = -1
+        self.alarmed = False
+        """The quantile that is watched may have risen since `watch`."""
         self._kinds: dict[str, Samples] = {}
 
     def add(self, kind: str, duration: int, *, fixed: bool = False) -> None:
@@ -100,6 +108,8 @@ class Durations:
         known.fresh.append(duration)
         if not fixed:
             self._fresh.append(duration)
+            if duration > self._alarm:
+                self.alarmed = True
 
     def estimate(self, kind: str) -> int:
         """How long a task of that kind will run, in nanoseconds."""
@@ -114,6 +124,15 @@ class Durations:
         Tasks with a fixed start do not count, here and in the mean.
         """
         return self._pool.quantile(percent) if self._pool.any() else None
+
+    def watch(self, percent: int) -> None:
+        """Set `alarmed` from now on when that quantile may have risen.
+
+        It does not rise with a sample up to the lower of the two that it lies between, whichever sample leaves the
+        window for it: all above stay where they are, or move down.
+        """
+        self.alarmed = False
+        self._alarm = self._pool.below(percent) if self._pool.any() else -1
 
     def mean(self) -> int | None:
         """Nanoseconds that the last tasks of the pool ran on average; None = unknown."""

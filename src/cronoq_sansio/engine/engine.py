@@ -14,21 +14,24 @@ It has no clock, no I/O, no global randomness, and knows neither callers nor wor
 from collections.abc import Callable, Collection, Iterable, Sequence
 from random import Random
 
-from cronoq_sansio.engine import admission, invariants, lifecycle, listing
+from cronoq_sansio.engine import admission, invariants, lifecycle, listing, pump
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, Step
+from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, RecurringAdded, RecurringGone, Step
 from cronoq_sansio.engine.dependencies import Dependencies
-from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.dispatch import LEAD_PERCENT, Pool
 from cronoq_sansio.engine.figures import INTERVAL
 from cronoq_sansio.engine.leases import Leases
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.engine.recovery import Recovery
+from cronoq_sansio.engine.recurring import Recurring
+from cronoq_sansio.engine.reservations import FixedStarts
 from cronoq_sansio.engine.resources import Resources
-from cronoq_sansio.engine.snapshot import EngineSnapshot, Totals
+from cronoq_sansio.engine.snapshot import EngineSnapshot, RecurringView, Totals
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.engine.waiting_room import WaitingRoom
+from cronoq_sansio.errors import Rejection
 from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import PoolSettings, Settings
 
@@ -46,6 +49,8 @@ class Engine:
         self.tasks = TaskTable(settings.limits, first_task_id)
         self.pools = {pool.name: Pool(pool, self.tasks.live, now, index) for index, pool in enumerate(settings.pools)}
         self.dependencies = Dependencies()
+        self.starts = FixedStarts(self.tasks.live)
+        self.recurring = Recurring()
         self.resources = Resources(settings.resources, self.tasks.live, now)
         self.waiting_room = WaitingRoom()
         self.leases = Leases(first_lease_id)
@@ -63,7 +68,7 @@ class Engine:
         """Every move is told by `TaskMoved`."""
         self.awake: list[Pool] = []
         """Pools that may have something to dispatch; those that one step had no time for come first."""
-        self._cut = False
+        self.cut = False
         """The last step had no time for some of them."""
         self._held = False
         self._more = False
@@ -140,6 +145,8 @@ class Engine:
             self._backoff_over(task)
         while not self.dependencies.fire(self, MAX_UNITS):
             pass
+        while self.starts.is_due(self):
+            self.starts.fire(self, MAX_UNITS)
         while not self.dependencies.settle(self, MAX_UNITS):
             pass
         recovery.finish()
@@ -177,10 +184,12 @@ class Engine:
         ):
             self._consequences()
         elif awake:  # most steps: one pool has something to start, and that is all
-            if self._serve(awake[0], MAX_UNITS):
-                awake.pop().queued = self._more = self._cut = False
+            if pump.serve(self, awake[0], MAX_UNITS):
+                awake.pop().queued = self._more = self.cut = False
             else:
-                self._more = self._cut = True
+                self._more = self.cut = True
+            if self.dependencies.unsettled:  # a fixed start was found to be missed
+                self._consequences()  # type: ignore[unreachable]  # `serve` changes what was looked at above
         else:  # whoever the last step left something to do for has ended by itself
             self._more = False
         if step.writes:
@@ -195,6 +204,8 @@ class Engine:
             self.leases.next_timeout(),
             self.retries.next(),
             self.dependencies.next_timeout(),
+            self.starts.next_timeout(self) if self.starts.count else None,
+            self.recurring.next_timeout(self) if self.recurring.armed and not self._held else None,
             None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         )
         return min((time for time in times if time is not None), default=None)
@@ -210,6 +221,10 @@ class Engine:
     ) -> tuple[list[Task], int]:
         """Live tasks of configured `pools` in id order, and how far was looked (`listing.py`). No statuses = any."""
         return listing.page(self.tasks.live, [self.pools[name] for name in pools], statuses, after, limit)
+
+    def list_recurring(self) -> list[RecurringView]:
+        """Recurring schedules by name, without those that the store cannot decode."""
+        return self.recurring.views(self)
 
     def has_pool(self, name: str) -> bool:
         """True when the pool is configured."""
@@ -235,6 +250,8 @@ class Engine:
             self.running,
             self.tasks.pending,
             {name: getattr(self.totals, name) for name in Totals.__slots__},
+            len(self.recurring),
+            tuple(sorted(self.recurring.dropped.items())),
         )
 
     def statistics(self) -> dict[str, int]:
@@ -252,6 +269,8 @@ class Engine:
             "learned_kinds": sum(pool.durations.kinds() for pool in pools),
             "tenants": sum(shares.tenants() for pool in pools for shares in pool.shares or ()),
             **self.dependencies.statistics(),
+            **self.starts.statistics(),
+            **self.recurring.statistics(),
             **self.resources.statistics(),
             **self.waiting_room.statistics(),
             "step": self.number,
@@ -273,6 +292,12 @@ class Engine:
             pool.queued = True
             self.awake.append(pool)
 
+    def ahead_changed(self, pool: Pool) -> None:
+        """The lead of the pool may have grown: what is due so long ahead of a start may be due earlier."""
+        pool.durations.watch(LEAD_PERCENT)
+        self.starts.look(pool)
+        self.recurring.look(pool)
+
     # --- inside
 
     def _consequences(self) -> None:
@@ -284,7 +309,9 @@ class Engine:
             if dependencies.unsettled:
                 units = dependencies.settle(self, units)
             if not self._held and (self.awake or (resources.any and resources.pending(self.now))):
-                units = self._pump(units)
+                units = pump.run(self, units)
+                if units and dependencies.unsettled and not dependencies.held:
+                    continue  # a fixed start was found to be missed
             if not units or not room.waiting or not room.admit(self):
                 break
             units -= 1
@@ -293,58 +320,8 @@ class Engine:
         for pool in self.awake:  # held back, or not served to the end
             if pool.groups.busy != pool.figures.running:
                 pool.figures.settle(self.now, pool.groups.busy)
-
-    def _pump(self, units: int) -> int:
-        """Start what can start (engine.md section 4); the units that are left."""
-        now, resources = self.now, self.resources
-        awake = self.awake
-        for _ in range(MAX_UNITS):  # and not for ever, whatever fault could be in here
-            if not units:
-                break
-            if resources.any:
-                resources.offers(now, awake, self._call)
-            if len(awake) > 1 and not self._cut:
-                awake.sort(key=_index)
-            self._cut = False
-            served = 0
-            for pool in awake:
-                units = self._serve(pool, units)
-                if not units:
-                    self._cut = True
-                    break
-                served += 1
-                pool.queued = False
-            del awake[:served]
-            if resources.any and units:
-                resources.recall(now, _recall)
-            if not awake and not (resources.any and resources.pending(now)):
-                break
-        return units
-
-    def _serve(self, pool: Pool, units: int) -> int:
-        """Start what can start in one pool; the units that are left."""
-        now, wall = self.now, self.now + self.wall_offset
-        start, plain = lifecycle.start, pool.groups.plain
-        while units:
-            only = plain.only
-            if only is not None and only.busy >= only.capacity:
-                break
-            lane = pool.best(now, wall)
-            if lane is None:
-                break
-            units -= 1
-            task = lane.pop()
-            plan = task.plan
-            if plan is None or not plan.needs or self.resources.acquire(task, now):
-                group = only or lane.demand.best()
-                assert group is not None
-                start(self, task, group)
-        if pool.groups.busy != pool.figures.running:
-            pool.figures.settle(now, pool.groups.busy)
-        return units
-
-    def _call(self, task: Task) -> None:
-        lifecycle.requeue(self, task)
+            if pool.starts is not None or pool.schedules:
+                self.ahead_changed(pool)
 
     def _note_figures(self, now: int) -> None:
         """Nothing has happened since this was due: it is noted as of then, and again when that is long ago."""
@@ -382,11 +359,27 @@ class Engine:
             self.step.at_once.append(Abort(lease, "cancelled"))
         self.step.once_durable.append(Answer(event.request, CancelOutcome(True), self.number))
 
+    def _recurring_put(self, event: ev.RecurringPut) -> None:
+        refusal = self.recurring.put(self, event.spec)
+        outcome = RecurringAdded() if refusal is None else refusal
+        self.step.once_durable.append(Answer(event.request, outcome, 0 if refusal is not None else self.number))
+
+    def _recurring_removed(self, event: ev.RecurringRemoved) -> None:
+        removed = self.recurring.remove(self, event.name)
+        if isinstance(removed, Rejection):
+            self.step.once_durable.append(Answer(event.request, removed, 0))
+            return
+        newest = self.number if self.step.writes else self.written  # an earlier removal may not be durable yet
+        self.step.once_durable.append(Answer(event.request, RecurringGone(removed), newest))
+
     def _capacity_set(self, event: ev.GroupCapacitySet) -> None:
         pool = self.pools[event.pool]
         before = pool.groups.capacity
         pool.set_capacity(event.labels, event.capacity)
         pool.figures.offered -= (pool.groups.capacity - before) * self.now
+        group = pool.groups.by_labels.get(event.labels)
+        if group is not None and group.holders and group.filled > group.capacity:
+            self.starts.cut(self, pool, group)
         self.wake(pool)
 
     def _limit_set(self, event: ev.ResourceLimitSet) -> None:
@@ -475,7 +468,14 @@ class Engine:
             units -= 1
             self._backoff_over(task)
         if units and self.dependencies.any:
-            self.dependencies.fire(self, units)
+            units = self.dependencies.fire(self, units)
+        for pool in self.awake if self.starts.count or self.recurring.armed else ():
+            if pool.durations.alarmed:
+                self.ahead_changed(pool)
+        if units and self.starts.count:
+            units = self.starts.fire(self, units)
+        if units and self.recurring.armed and not self._held:
+            self.recurring.fire(self, units)
 
     def _backoff_over(self, task: Task) -> None:
         task.timer = None
@@ -500,6 +500,8 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.SubmissionWithdrawn: Engine._withdrawn,
     ev.BatchSubmitted: Engine._batch_submitted,
     ev.TaskCancelled: Engine._cancelled,
+    ev.RecurringPut: Engine._recurring_put,
+    ev.RecurringRemoved: Engine._recurring_removed,
     ev.GroupCapacitySet: Engine._capacity_set,
     ev.ResourceLimitSet: Engine._limit_set,
     ev.DispatchReturned: Engine._returned,
@@ -519,11 +521,3 @@ HANDLERS: dict[type, Callable[..., None]] = {
     ev.CommitsStalled: Engine._commits_stalled,
     ev.CommitsResumed: Engine._commits_resumed,
 }
-
-
-def _index(pool: Pool) -> int:
-    return pool.index
-
-
-def _recall(task: Task) -> None:
-    task.pool.recall(task)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.actions import Dispatch, EngineStep
 from cronoq_sansio.engine.dispatch import Pool
-from cronoq_sansio.engine.records import TaskFinished
+from cronoq_sansio.engine.lanes import HoldLane
+from cronoq_sansio.engine.records import RecurringRecord, TaskFinished
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.spec import TaskStatus, weight
 
@@ -27,6 +28,8 @@ def check(engine: "Engine", step: EngineStep | None) -> None:
 
 def _check_step(engine: "Engine", step: EngineStep) -> None:
     for record in step.writes:
+        if isinstance(record, RecurringRecord):
+            continue
         task = engine.tasks.live.get(record.task_id)
         if type(record) is TaskFinished:
             assert task is None, f"ended task {record.task_id} is still live"
@@ -68,7 +71,8 @@ def _check_everything(engine: "Engine") -> None:
         _check_task(engine, task)
     for lease in engine.leases.live.values():
         assert lease.task.lease is lease, f"{lease} runs a task that does not know it"
-    assert tasks.payload_bytes == sum(weight(task.spec) for task in tasks.live.values()), "payload bytes are miscounted"
+    held = engine.recurring.template_bytes + sum(weight(task.spec) for task in tasks.live.values())
+    assert tasks.payload_bytes == held, "payload bytes are miscounted"
     pending = [task for task in tasks.live.values() if task.status != TaskStatus.RUNNING]
     assert tasks.pending == len(pending), "pending tasks are miscounted"
     backing_off = sum(task.status == TaskStatus.RETRYING for task in pending)
@@ -77,6 +81,8 @@ def _check_everything(engine: "Engine") -> None:
     if not engine._held and not engine._more:
         engine.resources.check_idle(engine.now)
     engine.dependencies.check_invariants(engine)
+    engine.recurring.check_invariants(engine)
+    engine.starts.check_invariants(engine)
     engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])
@@ -91,6 +97,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     name = pool.name
     assert pool.pending == len(pending), f"pool {name}: pending tasks are miscounted"
     by_class = Counter(task.spec.priority for task in pending)
+    apart = Counter(task.spec.priority for task in pending if _fixed(task) or task.status != TaskStatus.READY)
+    assert pool.apart_by_class == [apart[index] for index in range(len(pool.lanes))], f"pool {name}: set apart"
     assert pool.pending_by_class == [by_class[index] for index in range(len(pool.lanes))], f"pool {name}: by class"
     ids = list(pool.ids.after(0))
     assert ids == sorted(set(ids)), f"pool {name}: the ids of its tasks are not ascending"
@@ -99,28 +107,40 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     for lane in pool.every_lane():
         ids = [task.id for task in lane.tasks()]
         assert lane.ready == len(ids), f"pool {name}: a lane of class {lane.priority} is miscounted"
-        queued += ids
+        if type(lane) is not HoldLane:
+            queued += ids
     parked = [task.id for task in pending if task.plan is not None and task.plan.claim is not None]
     ready = sorted(task.id for task in pending if task.status == TaskStatus.READY)
-    assert sorted(queued + parked) == ready, f"pool {name}: not each READY task stands in one queue or is parked"
+    armed = [task.id for task in pool.starts.armed.tasks()] if pool.starts is not None else []
+    stands = sorted(queued + parked + armed)
+    assert stands == ready, f"pool {name}: not each READY task stands in one queue or is parked"
     _check_lanes(pool)
     _check_demands(pool, [task for task in engine.tasks.live.values() if task.pool is pool])
     if pool.victims is not None:
-        pool.victims.check_invariants([task for task in pending if task.status == TaskStatus.READY])
+        ready_tasks = [task for task in pending if task.status == TaskStatus.READY]
+        pool.victims.check_invariants([task for task in ready_tasks if not _fixed(task)])
     groups = pool.groups
     busy = Counter(lease.group for lease in engine.leases.live.values() if lease.task.pool is pool)
     for labels, group in groups.by_labels.items():
         assert group.busy == busy.pop(labels, 0), f"pool {name}, group {labels}: busy slots are miscounted"
-        assert group.busy or group.capacity, f"pool {name}: idle group {labels} was not dropped"
+        assert group.filled or group.capacity, f"pool {name}: idle group {labels} was not dropped"
     assert not busy, f"pool {name}: leases in groups that do not exist: {busy}"
     assert groups.capacity == sum(group.capacity for group in groups.by_labels.values()), f"pool {name}: capacity"
-    assert groups.busy == sum(group.busy for group in groups.by_labels.values()), f"pool {name}: busy"
-    free = sum(max(group.capacity - group.busy, 0) for group in groups.by_labels.values())
+    assert groups.filled == sum(group.filled for group in groups.by_labels.values()), f"pool {name}: filled"
+    for labels, group in groups.by_labels.items():
+        covered = not group.holders or group.filled <= group.capacity
+        assert covered, f"pool {name}, group {labels}: more slots are held than it has"
+    free = sum(max(group.capacity - group.filled, 0) for group in groups.by_labels.values())
     assert pool.free_slots() == free, f"pool {name}: free slots are miscounted"
     assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"
     if not engine._held and not engine._more:
         idle = [lane for lane in pool.every_lane() if lane.ready and lane.demand.has_room()]
-        assert not idle, f"pool {name}: a slot is free while a task is ready"
+        assert not idle, f"pool {name}: a slot is free while a task is ready, or wants it held"
+        assert pool.starts is None or not pool.starts.armed.count, f"pool {name}: a task did not take its held slot"
+
+
+def _fixed(task: Task) -> bool:
+    return task.plan is not None and task.plan.fixed
 
 
 def _check_lanes(pool: Pool) -> None:
@@ -131,7 +151,7 @@ def _check_lanes(pool: Pool) -> None:
         assert lane.closed == lane.demand.closed.count(lane), (
             f"{place}: closed, and nothing opens it, or more than once"
         )
-        special = bool(lane.demand.labels) or lane.called
+        special = bool(lane.demand.labels) or lane.called or lane.fixed
         if special and lane.ready and not lane.closed:
             assert lane in pool.in_play, f"{place}: nobody looks at it"
         if pool.in_play and lane.ready and not lane.closed:
@@ -154,7 +174,10 @@ def _check_demands(pool: Pool, live: list[Task]) -> None:
         assert all(demand in group.demands for group in serving), f"{place}: a group does not know it"
         free = sum(group.free_slots() for group in serving)
         assert demand.free_slots() == free, f"{place}: free slots are miscounted"
-        called = sum(task.plan is not None and task.plan.called and task.plan.demand is demand for task in live)
+        called = sum(
+            task.plan is not None and task.plan.called and task.plan.demand is demand and task.plan.hold is None
+            for task in live
+        )
         assert demand.called == called, f"{place}: called tasks are miscounted"
     assert sum(len(group.demands) for group in groups.by_labels.values()) == sum(
         len(demand.groups) for demand in groups.demands.values()

@@ -7,10 +7,10 @@ whose demand no group with a free slot serves waits aside and delays nobody.
 Of several groups with room the least labelled wins, so that special workers stay free for special tasks; between
 equals the one with more slots free, then the older one.
 
-Invariants: ``busy`` of a group is the number of live leases on it, ``capacity`` and ``busy`` of the pool are the sums
-over its groups. A group with neither capacity nor leases does not exist, nor does a demand of no live task: a label
-such as ``host=…`` would otherwise leak one of each per value. A demand lists exactly the groups that serve it, and a
-group the demands that it serves.
+Invariants: ``filled`` of a group is the number of live leases on it and of slots held there for a fixed start;
+``capacity`` and ``filled`` of the pool are the sums over its groups. A group with neither capacity nor leases does not
+exist, nor does a demand of no live task: a label such as ``host=…`` would otherwise leak one of each per value. A
+demand lists exactly the groups that serve it, and a group the demands that it serves.
 
 Cost. With one group and one demand, which is most pools, a pick is a comparison. Otherwise each demand keeps a heap of
 the ranks of its groups, whose outdated entries are dropped when they come up; a slot that fills or empties costs one
@@ -26,30 +26,39 @@ from cronoq_sansio.engine.events import Labels
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.lanes import Lane
+    from cronoq_sansio.engine.task import Task
 
 
 class Group:
     """The slots of one group."""
 
-    __slots__ = ("busy", "capacity", "counted", "demands", "labels", "number")
+    __slots__ = ("capacity", "counted", "demands", "filled", "holders", "labels", "number")
 
     def __init__(self, labels: Labels, number: int) -> None:
         self.labels = labels
         self.number = number
         self.capacity = 0
-        self.busy = 0
+        self.filled = 0
+        """Slots with a lease, and slots that are held."""
+        self.holders: dict[int, Task] = {}
+        """Tasks with a fixed start for which a slot is held, by id."""
         self.demands: list[Demand] = []
         """Those that it serves."""
         self.counted = 0
         """Free slots as its demands count them."""
 
+    @property
+    def busy(self) -> int:
+        """Slots with a lease."""
+        return self.filled - len(self.holders)
+
     def free_slots(self) -> int:
-        """Slots that no lease fills."""
-        return max(self.capacity - self.busy, 0)
+        """Slots that are neither used nor held."""
+        return max(self.capacity - self.filled, 0)
 
     def rank(self) -> tuple[int, int, int]:
         """Lower is better."""
-        return len(self.labels), self.busy - self.capacity, self.number
+        return len(self.labels), self.filled - self.capacity, self.number
 
     def serves(self, labels: Labels) -> bool:
         """True when it carries all of these labels."""
@@ -83,11 +92,11 @@ class Demand:
         """The group that the next lease goes to; None when no slot is free."""
         only = self.only
         if only is not None:
-            return only if only.busy < only.capacity else None
+            return only if only.filled < only.capacity else None
         groups, heap = self.groups, self._heap
         while heap:
             rank, group = heap[0]
-            if rank == group.rank() and group.busy < group.capacity and groups.get(group.labels) is group:
+            if rank == group.rank() and group.filled < group.capacity and groups.get(group.labels) is group:
                 return group
             heappop(heap)
         return None
@@ -118,7 +127,7 @@ class Demand:
     def changed(self, group: Group, difference: int) -> None:
         """A group that serves it has so many more free slots."""
         self._free += difference
-        if self.only is None and group.busy < group.capacity:
+        if self.only is None and group.filled < group.capacity:
             heappush(self._heap, (group.rank(), group))
             if len(self._heap) > 4 * len(self.groups) + 64:
                 self._rebuild()
@@ -144,10 +153,11 @@ class Groups:
         "_demanding",
         "_labelled",
         "_number",
-        "busy",
         "by_labels",
         "capacity",
         "demands",
+        "filled",
+        "held",
         "overbusy",
         "plain",
         "varied",
@@ -156,9 +166,12 @@ class Groups:
     def __init__(self) -> None:
         self.by_labels: dict[Labels, Group] = {}
         self.capacity = 0
-        self.busy = 0
+        self.filled = 0
+        """Slots with a lease, and slots that are held."""
+        self.held = 0
+        """Of these, slots that are held."""
         self.overbusy = 0
-        """Leases beyond the capacities of their groups: who runs more than it offers takes no slot of others."""
+        """Filled beyond the capacities of their groups: who runs more than it offers takes no slot of others."""
         self.plain = Demand((), 0)
         """The demand for nothing, which always exists."""
         self.demands: dict[Labels, Demand] = {(): self.plain}
@@ -180,7 +193,7 @@ class Groups:
                 return []
             group = self._new_group(labels)
         self.capacity += capacity - group.capacity
-        self.overbusy += max(group.busy - capacity, 0) - max(group.busy - group.capacity, 0)
+        self.overbusy += max(group.filled - capacity, 0) - max(group.filled - group.capacity, 0)
         group.capacity = capacity
         return self._changed(group)
 
@@ -197,15 +210,36 @@ class Groups:
         room = (
             group
             for group in groups
-            if group.busy - (group.labels == leaving) < group.capacity and group.serves(required)
+            if group.filled - (group.labels == leaving) < group.capacity and group.serves(required)
         )
         return min(room, key=Group.rank, default=None)
 
+    @property
+    def busy(self) -> int:
+        """Slots with a lease."""
+        return self.filled - self.held
+
+    def hold(self, group: Group, task: "Task") -> None:
+        """Keep a free slot for the task."""
+        group.holders[task.id] = task
+        self.held += 1
+        self.take(group)
+
+    def use_hold(self, group: Group, task: "Task") -> None:
+        """The task gets the slot that was held for it."""
+        del group.holders[task.id]
+        self.held -= 1
+
+    def unhold(self, group: Group, task: "Task") -> list["Lane"]:
+        """Keep no slot for the task any more. Lanes that may open again."""
+        self.use_hold(group, task)
+        return self.free(group.labels) or []
+
     def take(self, group: Group) -> None:
         """Fill a slot."""
-        group.busy += 1
-        self.busy += 1
-        if group.busy > group.capacity:
+        group.filled += 1
+        self.filled += 1
+        if group.filled > group.capacity:
             self.overbusy += 1
         if self.varied:
             self._changed(group)
@@ -213,10 +247,10 @@ class Groups:
     def free(self, labels: Labels) -> list["Lane"] | None:
         """Empty a slot. Lanes that may open again."""
         group = self.by_labels[labels]
-        if group.busy > group.capacity:
+        if group.filled > group.capacity:
             self.overbusy -= 1
-        group.busy -= 1
-        self.busy -= 1
+        group.filled -= 1
+        self.filled -= 1
         if self.varied or not group.capacity or self.plain.closed:
             return self._changed(group)
         return None
@@ -275,7 +309,7 @@ class Groups:
         return demand
 
     def _changed(self, group: Group) -> list["Lane"]:
-        if not group.capacity and not group.busy:
+        if not group.capacity and not group.filled:
             self._drop_group(group)
             return []
         opened: list[Lane] = []
@@ -283,7 +317,7 @@ class Groups:
         difference, group.counted = free - group.counted, free
         for demand in group.demands:
             demand.changed(group, difference)
-            if demand.closed and group.busy < group.capacity:
+            if demand.closed and group.filled < group.capacity:
                 opened += demand.closed
                 demand.closed = []
         return opened

@@ -1,11 +1,12 @@
 """Queues of READY tasks (engine.md section 4).
 
 A *lane* holds the queued tasks of one class, one order and one demand for labels. Three orders exist: a FIFO lane is
-sorted by id, which is the order of submission; a deadline lane by latest start, then id; a fair lane by tag, then id. A
-*line* joins the lanes of one class and order, one per demand, and knows the best head among those that a free slot
-could serve.
+sorted by id, which is the order of submission; a deadline lane by latest start, then id; a fair lane by tag, then id.
+Tasks with a fixed start stand, of all classes together, in lanes by start: READY ones, and SCHEDULED ones that want a
+slot held. A *line* joins the lanes of one class and order, one per demand, and knows the best head among those that a
+free slot could serve.
 
-Invariant: a lane holds each queued READY task exactly once, and gives them back in its order.
+Invariant: a lane holds each queued task exactly once, and gives them back in its order.
 
 FIFO lanes: new tasks come in order and go to the end of a deque. A task that was there before (a retry, a dispatch
 taken back) keeps its place: it comes back through a small heap, and the head is the lower of the two heads.
@@ -24,12 +25,15 @@ from cronoq_sansio.engine.task import Task
 from cronoq_sansio.limits import MAX_LANE_GARBAGE
 from cronoq_sansio.spec import TaskStatus
 
+SCHEDULED = int(TaskStatus.SCHEDULED)
 READY = int(TaskStatus.READY)
 
 
 class Lane:
     """Queued tasks in order of submission. `live` holds every live task of the engine by id."""
 
+    fixed = False
+    """Its tasks have a fixed start."""
     __slots__ = ("_back", "_fresh", "_garbage", "_live", "called", "closed", "demand", "listed", "priority", "ready")
 
     def __init__(self, live: Mapping[int, Task], priority: int, demand: Demand, *, called: bool = False) -> None:
@@ -186,6 +190,31 @@ class FairLane(_HeapLane):
         """Its tag."""
         assert task.plan is not None
         return task.plan.tag
+
+
+class StartLane(_HeapLane):
+    """READY tasks with a fixed start that have no slot held, by their starts."""
+
+    fixed = True
+    __slots__ = ()
+
+    def rank(self, task: Task) -> int:
+        """Its start."""
+        assert task.plan is not None
+        return task.plan.start
+
+
+class HoldLane(StartLane):
+    """SCHEDULED tasks that want a slot held, by their starts. Whoever is taken from it gets one."""
+
+    __slots__ = ()
+
+    def _waits(self, task_id: int) -> bool:
+        task = self._live.get(task_id)
+        if task is None or task.status != SCHEDULED:
+            return False
+        plan = task.plan
+        return plan is not None and plan.wants and plan.hold is None
 
 
 class Line:

@@ -1,7 +1,7 @@
 """The life of a task (engine.md sections 2 and 6): every transition, in one table, and what each one does.
 
-A task is BLOCKED (waits for other tasks), READY (queued, or parked until resources come free), RUNNING (one attempt
-holds one lease), RETRYING (waits for a backoff), or it has ended.
+A task is BLOCKED (waits for other tasks), SCHEDULED (waits for its fixed start), READY (queued, or parked until
+resources come free), RUNNING (one attempt holds one lease), RETRYING (waits for a backoff), or it has ended.
 `MOVES` lists every transition that may happen; a move that it does not list is our own bug and fails an assertion.
 Ends are final: nothing leaves a terminal status.
 
@@ -17,12 +17,13 @@ from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.labels import Group
 from cronoq_sansio.engine.records import Edge, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.spec import MissPolicy, TaskStatus
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
 BLOCKED = int(TaskStatus.BLOCKED)
+SCHEDULED = int(TaskStatus.SCHEDULED)
 READY = int(TaskStatus.READY)
 RUNNING = int(TaskStatus.RUNNING)
 RETRYING = int(TaskStatus.RETRYING)
@@ -31,15 +32,17 @@ FAILED = int(TaskStatus.FAILED)
 DEAD_LETTERED = int(TaskStatus.DEAD_LETTERED)
 CANCELLED = int(TaskStatus.CANCELLED)
 SKIPPED = int(TaskStatus.SKIPPED)
+MISSED = int(TaskStatus.MISSED)
 SHED = int(TaskStatus.SHED)
 
 NEW = 0
 
 #: From → where it may go. READY → READY does not exist: a dispatch that is taken back was RUNNING.
 MOVES: dict[int, frozenset[int]] = {
-    NEW: frozenset({BLOCKED, READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
-    BLOCKED: frozenset({READY, SKIPPED, CANCELLED, FAILED}),  # FAILED only at recovery
-    READY: frozenset({RUNNING, CANCELLED, FAILED, SHED}),  # FAILED only at recovery
+    NEW: frozenset({BLOCKED, SCHEDULED, READY, RUNNING, RETRYING}),  # RUNNING and RETRYING only at recovery
+    BLOCKED: frozenset({SCHEDULED, READY, SKIPPED, CANCELLED, MISSED, FAILED}),  # FAILED: missed, or at recovery
+    SCHEDULED: frozenset({READY, SKIPPED, CANCELLED, MISSED, FAILED}),  # FAILED: missed, or at recovery
+    READY: frozenset({RUNNING, CANCELLED, MISSED, FAILED, SHED}),  # FAILED: missed, or at recovery
     RUNNING: frozenset({READY, RETRYING, SUCCEEDED, FAILED, DEAD_LETTERED, CANCELLED}),
     RETRYING: frozenset({READY, CANCELLED, FAILED}),  # FAILED only at recovery
 }
@@ -51,6 +54,7 @@ ENDS = {
     DEAD_LETTERED: "dead_lettered",
     CANCELLED: "cancelled",
     SKIPPED: "skipped",
+    MISSED: "missed",
     SHED: "shed",
 }
 
@@ -76,8 +80,13 @@ def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked
         block(engine, task)
         store(engine, task, due)
     else:
-        make_ready(engine, task)
         pool = task.pool
+        if task.plan is None or not task.plan.fixed:
+            make_ready(engine, task)
+            pool.arrivals += 1
+        else:
+            arrive(engine, task)
+            pool.apart_by_class[task.spec.priority] += 1
         pool.pending += 1
         pool.pending_by_class[task.spec.priority] += 1
         tasks.pending += 1
@@ -87,27 +96,60 @@ def block(engine: "Engine", task: Task) -> None:
     """A task that is not counted yet waits for others."""
     _move(task, BLOCKED)
     _count_pending(engine, task, +1)
+    _set_apart(task, +1)
 
 
 def unblock(engine: "Engine", task: Task) -> None:
     """Every edge of a BLOCKED task is met. Not stored: recovery judges them anew."""
-    make_ready(engine, task)
+    arrive(engine, task)
+
+
+def arrive(engine: "Engine", task: Task) -> None:
+    """Nothing but its fixed start, if it has one, keeps the task from its queue. Not stored: the start says it."""
+    plan = task.plan
+    if plan is None or not plan.fixed:
+        make_ready(engine, task)
+    elif plan.start <= engine.wall():
+        start_is_due(engine, task)
+    else:
+        schedule(engine, task)
+
+
+def schedule(engine: "Engine", task: Task) -> None:
+    """The task waits for its fixed start; when that has passed already, until timers have fired."""
+    _move(task, SCHEDULED)
+    engine.starts.schedule(task)
+    if engine.watched:
+        _tell(engine, task, SCHEDULED)
+
+
+def start_is_due(engine: "Engine", task: Task) -> None:
+    """The fixed start of a task has come that nothing else keeps: it is READY, unless it overlaps with an occurrence."""
+    assert task.plan is not None
+    over = engine.recurring.overlapping(engine, task) if task.plan.schedule and not task.attempt else ""
+    if over:
+        skip(engine, task, over)
+    else:
+        make_ready(engine, task)
 
 
 def make_ready(engine: "Engine", task: Task) -> None:
     """Queue a task at its place. Not stored: a row that waits for its time, or for others, says the same."""
-    assert READY in MOVES[task.status], f"{task} cannot become ready"
+    before = task.status
+    assert READY in MOVES[before], f"{task} cannot become ready"
     task.status = READY
     pool = task.pool
+    if before:
+        _leave_for_queue(engine, task, before)
     if task.plan is None and not pool.in_play:
         pool.lanes[task.spec.priority].push(task)
     else:
-        pool.push(task)
-    if pool.victims is not None:
+        _queue(engine, task)
+    if pool.victims is not None and not _is_fixed(task):
         pool.victims.add(task)
     if not pool.queued:  # a full pool is woken by the slot that comes free
         only = pool.groups.plain.only
-        if only is None or only.busy < only.capacity:
+        if only is None or only.filled < only.capacity:
             pool.queued = True
             engine.awake.append(pool)
     if engine.watched:
@@ -116,8 +158,36 @@ def make_ready(engine: "Engine", task: Task) -> None:
 
 def requeue(engine: "Engine", task: Task) -> None:
     """A parked task was called: the resources it waited for are promised to it."""
-    task.pool.push(task)
+    _queue(engine, task)
     engine.wake(task.pool)
+
+
+def _queue(engine: "Engine", task: Task) -> None:
+    """Into the queue of its pool; or, when a slot is held for it, to those that start at once."""
+    plan = task.plan
+    if plan is not None and plan.hold is not None:
+        engine.starts.arm(task)
+        engine.wake(task.pool)
+    else:
+        task.pool.push(task)
+
+
+def _leave_for_queue(engine: "Engine", task: Task, before: int) -> None:
+    """A task becomes READY that was something else."""
+    if before == SCHEDULED:
+        engine.starts.leave(task)
+    elif before in (BLOCKED, RETRYING):
+        _set_apart(task, -1)
+
+
+def _set_apart(task: Task, difference: int) -> None:
+    """It begins (+1) or ends (−1) to wait for others or for its time; with a fixed start it is set apart anyway."""
+    if not _is_fixed(task):
+        task.pool.apart_by_class[task.spec.priority] += difference
+
+
+def _is_fixed(task: Task) -> bool:
+    return task.plan is not None and task.plan.fixed
 
 
 def start(engine: "Engine", task: Task, group: Group) -> None:
@@ -130,8 +200,11 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     engine.tasks.pending -= 1
     task.attempt += 1
     plan = task.plan
-    if plan is not None and plan.tag >= 0 and pool.shares is not None:
-        pool.shares[task.spec.priority].dispatched(plan.tag)
+    if plan is not None:
+        if plan.tag >= 0 and pool.shares is not None:
+            pool.shares[task.spec.priority].dispatched(plan.tag)
+        if plan.fixed:
+            pool.apart_by_class[task.spec.priority] -= 1
     leases = engine.leases
     lease = task.lease = Lease(leases.next_id, task, group.labels, task.last_started)
     leases.live[leases.next_id] = lease
@@ -139,13 +212,20 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     task.last_started = engine.now + engine.wall_offset
     if not task.first_started:
         task.first_started = task.last_started
-        pool.figures.waits.append(engine.now - task.arrival)
+        if plan is not None and plan.fixed:
+            engine.starts.started(task, task.last_started)
+            pool.figures.waits.append(max(min(engine.now - task.arrival, task.last_started - plan.start), 0))
+        else:
+            pool.figures.waits.append(engine.now - task.arrival)
     groups = pool.groups
-    if groups.varied:
+    if plan is not None and plan.hold is not None:
+        groups.use_hold(group, task)
+        plan.hold = None
+    elif groups.varied:
         groups.take(group)
     else:
-        group.busy += 1
-        groups.busy += 1
+        group.filled += 1
+        groups.filled += 1
     engine.totals.dispatched += 1
     step = engine.step
     task.stored = step.number
@@ -167,7 +247,9 @@ def take_back(engine: "Engine", lease: Lease) -> None:
     task.attempt -= 1
     task.last_started = lease.previous_start
     if not task.attempt:
-        task.first_started = 0
+        first_started, task.first_started = task.first_started, 0
+        if plan is not None and plan.fixed:
+            engine.starts.unstarted(task, first_started)
     engine.totals.dispatched -= 1
     task.stored = engine.number  # this READY is a change of the row, and whoever is told of it waits for that
     make_ready(engine, task)
@@ -190,14 +272,18 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
     """The attempt returned an output."""
     task, now, step = lease.task, engine.now, engine.step
     pool, spec = task.pool, task.spec
+    plan = task.plan
     duration = now - engine.leases.excused - lease.started
     figures = pool.figures
     figures.succeeded += 1
     figures.worked += duration
-    pool.durations.add(spec.kind, duration)
+    if plan is not None and plan.fixed:
+        pool.durations.add(spec.kind, duration, fixed=True)
+    else:
+        pool.durations.add(spec.kind, duration)
     writes = step.writes
     writes.append(OutputStored(task.id, output, content_type))
-    if task.plan is not None or task.id in engine.dependencies.parents:
+    if plan is not None or task.id in engine.dependencies.parents:
         end_attempt(engine, lease)
         _end(engine, task, SUCCEEDED, "", output, content_type)
         return
@@ -242,6 +328,7 @@ def retry_or_bury(engine: "Engine", task: Task, message: str, retry_after: int =
 def back_off(engine: "Engine", task: Task, due: int) -> None:
     """Wait until `due` on the `now` scale."""
     _move(task, RETRYING)
+    _set_apart(task, +1)
     task.timer = engine.retries.add(due, task)
 
 
@@ -260,8 +347,21 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
 
 
 def skip(engine: "Engine", task: Task, message: str) -> None:
-    """End a BLOCKED task that cannot run any more: an edge is impossible, or an awaited key did not appear."""
+    """End a task that is not to run any more.
+
+    A BLOCKED one: an edge is impossible, or an awaited key did not appear. A SCHEDULED one: the occurrence of its
+    schedule before it is still going.
+    """
     _end(engine, task, SKIPPED, message)
+
+
+def miss(engine: "Engine", task: Task, message: str) -> None:
+    """End a waiting task whose fixed start was missed, as its policy says."""
+    assert task.plan is not None
+    task.pool.figures.fixed_starts += 1
+    if task.plan.schedule:
+        engine.recurring.missed(engine, task, message)
+    _end(engine, task, MISSED if task.plan.on_miss == MissPolicy.SKIP else FAILED, message)
 
 
 def shed(engine: "Engine", task: Task, message: str) -> None:
@@ -288,9 +388,9 @@ def _end_lease(engine: "Engine", lease: Lease) -> Pool:
     task.lease = None
     groups = pool.groups
     only = groups.plain.only
-    if only is not None and not groups.varied and only.busy <= only.capacity and not groups.plain.closed:
-        only.busy -= 1
-        groups.busy -= 1
+    if only is not None and not groups.varied and only.filled <= only.capacity and not groups.plain.closed:
+        only.filled -= 1
+        groups.filled -= 1
     else:
         pool.free(lease.group)
     if not pool.queued:
@@ -309,10 +409,20 @@ def _end(
     if before != RUNNING:
         if before == READY:
             _leave_queue(engine, task)
-        elif task.timer is not None:
-            engine.retries.cancel(task.timer)
-            task.timer = None
+        elif before == SCHEDULED:
+            engine.starts.leave(task)
+        else:
+            if task.timer is not None:
+                engine.retries.cancel(task.timer)
+                task.timer = None
+            _set_apart(task, -1)
         _count_pending(engine, task, -1)
+    if plan is not None and plan.fixed:
+        if plan.hold is not None:
+            engine.starts.drop_hold(engine, task)
+        engine.starts.ended(task)
+        if plan.schedule:
+            engine.recurring.ended(task)
     task.message = message or ("" if status == SUCCEEDED else ENDS[status])
     task.finished = engine.now + engine.wall_offset
     task.stored = engine.number
@@ -337,7 +447,11 @@ def _leave_queue(engine: "Engine", task: Task) -> None:
     if plan is not None and (plan.claim is not None or plan.called):
         parked = not plan.called
         engine.resources.leave(task)
-    if not parked:
+    if parked:
+        return
+    if plan is not None and plan.hold is not None:
+        engine.starts.disarm(task)
+    else:
         task.pool.forget(task)
 
 

@@ -65,10 +65,11 @@ class Parking:
 
     def park(self, task: "Task", plan: "Plan", now: int) -> None:
         """A task with a place waits from now on."""
-        claim = self._claims.get((plan.demand, plan.needs))
+        demand = plan.demand if plan.hold is None else task.pool.own_slots
+        claim = self._claims.get((demand, plan.needs))
         fresh = claim is None
         if claim is None:
-            claim = self._claim(task.pool, plan.demand, plan.needs)
+            claim = self._claim(task.pool, demand, plan.needs)
         before = claim.place
         claim.push(task)
         self.count += 1

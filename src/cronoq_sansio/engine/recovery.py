@@ -10,6 +10,9 @@ the server may have stopped before their ends were worked off, and tasks that en
 parent that is nowhere can never be met. A key that is there by now is the parent's; one that is still awaited is
 awaited until the time that was stored, whatever the pool says now.
 
+Schedules come last: those of the configuration file win over stored ones of the same name, and what the configuration
+does not support any more stays stored, but is not armed.
+
 Stored times are wall times of whatever host wrote them: an arrival lies at most at now, a backoff is due at most its
 policy's maximum from now, a wait for keys lasts at most its whole length.
 """
@@ -17,12 +20,14 @@ policy's maximum from now, a wait for keys lasts at most its whole length.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import dependencies, lifecycle, retry
+from cronoq_sansio.engine import dependencies, lifecycle, occurrences, retry
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import (
     Edge,
     FinishedLoaded,
     LoadedRecord,
+    RecurringDamaged,
+    RecurringLoaded,
     TaskChanged,
     TaskDamaged,
     TaskFinished,
@@ -36,7 +41,7 @@ from cronoq_sansio.spec import RetryPolicy, TaskStatus
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
-WAITING = (lifecycle.BLOCKED, lifecycle.READY, lifecycle.RETRYING)
+WAITING = (lifecycle.BLOCKED, lifecycle.SCHEDULED, lifecycle.READY, lifecycle.RETRYING)
 LOST = "worker lost: the server was restarted while the attempt ran"
 OTHER_REASONS = "other reasons"
 
@@ -72,6 +77,8 @@ class Recovery:
                     self._asked.update(edge.parent for edge in record.inserted.edges)
             elif type(record) is FinishedLoaded:
                 self._finished.append(record)
+            elif type(record) is RecurringLoaded or type(record) is RecurringDamaged:
+                self._engine.recurring.load(self._engine, record)
             else:
                 assert type(record) is TaskDamaged
                 self._damaged.append(record)
@@ -105,6 +112,7 @@ class Recovery:
         while self._engine.dependencies.unsettled:
             self._engine.dependencies.settle(self._engine, 1)
             yield
+        yield from self._engine.recurring.recover(self._engine)
 
     def finish(self) -> None:
         """Rows that still await a key that came: who is READY by now says that, the others are left to `settle`.
@@ -140,6 +148,11 @@ class Recovery:
             task.first_started = state.first_started
             task.last_started = state.last_started
             task.message = state.message
+        if task.plan is not None and task.plan.fixed:
+            engine.starts.adopt(task)
+            name = occurrences.schedule_of(spec)
+            if name:
+                engine.recurring.adopt(task, name)
         if _blocked(loaded):
             lifecycle.block(engine, task)
             self._blocked.append(loaded)
@@ -158,8 +171,12 @@ class Recovery:
         due = state.due - engine.wall_offset if state is not None and state.status == TaskStatus.RETRYING else 0
         if due > engine.now:
             lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
-        else:  # a backoff that is over by now needs no timer
+        elif task.attempt:  # a backoff that is over by now needs no timer; nor does a start that has come once
             lifecycle.make_ready(engine, task)
+        elif task.plan is not None and task.plan.schedule:
+            lifecycle.schedule(engine, task)  # it may overlap with an earlier one: `begin` judges all of them
+        else:
+            lifecycle.arrive(engine, task)
         task.pool.count_pending(task, +1)
         engine.tasks.pending += 1
 

@@ -102,8 +102,12 @@ class Resources:
             if stock.shut.numbers:
                 self._parking.note(stock)
 
+    def park(self, task: "Task", now: int) -> None:
+        """A task that has just left waits on, at its place, with or without a slot of its own as it is now."""
+        self._park(task, _plan(task), now)
+
     def leave(self, task: "Task") -> None:
-        """A parked or called task has ended."""
+        """A parked or called task has ended, or is to be parked anew."""
         plan = _plan(task)
         if plan.called:
             self._drop_promise(task, plan)
@@ -131,16 +135,15 @@ class Resources:
         rooms = [
             (racks.numbers[rack], pool, racks)
             for pool in pools.values()
-            if pool.free_slots() > pool.called
             for demand, racks in parking.open.get(pool.index, {}).items()
-            if demand.can_call() and (rack := racks.first()) is not None
+            if pool.can_call(demand) and (rack := racks.first()) is not None
         ]
         heapify(rooms)
         passed: list[Shelf] = []
         while rooms:
             place, pool, racks = rooms[0]
             rack = racks.first()
-            if rack is None or pool.free_slots() <= pool.called or not rack.demand.can_call():
+            if rack is None or not pool.can_call(rack.demand):
                 heappop(rooms)
                 continue
             self._look(rack, place, now, call, passed)
@@ -222,14 +225,14 @@ class Resources:
                 continue
             if plan.called:
                 assert self._called[task.id] is task and plan.claim is None
-                called[task.pool.index] = called.get(task.pool.index, 0) + 1
+                called[task.pool.index] = called.get(task.pool.index, 0) + (plan.hold is None)
             parked += plan.claim is not None
             for name, units in plan.needs:
                 if name in used:
                     used[name] += units if task.lease is not None else 0
                     promised[name] += units if plan.called else 0
         assert parked == self._parking.count, f"{parked} tasks are parked, not {self._parking.count}"
-        assert sum(called.values()) == len(self._called) == self.any - parked
+        assert len(self._called) == self.any - parked
         for pool in engine.pools.values():
             assert pool.called == called.get(pool.index, 0), f"called tasks of pool {pool.name}"
         for name, stock in self._stocks.items():
@@ -243,7 +246,7 @@ class Resources:
             return  # something came free with time: the next pump looks at it
         for pool, demand, needs in self._parking.waiting():
             fits = all(units <= self._stocks[name].spare(now) for name, units in needs)
-            idle = fits and pool.free_slots() > pool.called and demand.can_call()
+            idle = fits and pool.can_call(demand)
             assert not idle, f"pool {pool.name}: tasks that need {needs} are parked, they fit and a slot is free"
 
     # --- promises
@@ -260,8 +263,9 @@ class Resources:
         plan = _plan(task)
         plan.called = True
         self._called[task.id] = task
-        task.pool.called += 1
-        plan.demand.called += 1
+        if plan.hold is None:
+            task.pool.called += 1
+            plan.demand.called += 1
         for name, units in plan.needs:
             stock = self._stocks[name]
             stock.promised += units
@@ -273,8 +277,9 @@ class Resources:
         plan.called = False
         del self._called[task.id]
         self.any -= 1
-        task.pool.called -= 1
-        plan.demand.called -= 1
+        if plan.hold is None:
+            task.pool.called -= 1
+            plan.demand.called -= 1
         for name, units in plan.needs:
             stock = self._stocks[name]
             stock.promised -= units

@@ -1,7 +1,8 @@
 """Every task that the engine knows: live ones, and finished ones for as long as their keys are remembered.
 
 Invariants: a key maps to one task, live or retained; no ended task is live; ``payload_bytes`` is the sum over live
-tasks; finished tasks are remembered for `key_retention`, at most `key_retention_max` of them (engine.md section 10).
+tasks and the templates of schedules; finished tasks are remembered for `key_retention`, at most `key_retention_max` of
+them (engine.md section 10).
 """
 
 from collections import deque
@@ -30,6 +31,7 @@ class TaskTable:
         self.live: dict[int, Task] = {}
         self.next_id = first_id
         self.payload_bytes = 0
+        """Of live tasks, and of the templates of recurring schedules."""
         self.pending = 0
         """Live tasks that are not running, over all pools."""
         self._keys: dict[str, Task | Retained] = {}

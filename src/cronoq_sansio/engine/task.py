@@ -7,9 +7,10 @@ from cronoq_sansio.engine.timers import Timer
 from cronoq_sansio.spec import RetryPolicy, TaskSpec
 
 if TYPE_CHECKING:
+    from cronoq_sansio.engine.ahead import Entry
     from cronoq_sansio.engine.claims import Claim
     from cronoq_sansio.engine.dispatch import Pool
-    from cronoq_sansio.engine.labels import Demand
+    from cronoq_sansio.engine.labels import Demand, Group
     from cronoq_sansio.engine.lanes import Lane
 
 
@@ -17,16 +18,25 @@ class Plan:
     """What the scheduler keeps of a task that asks for more than a class, or whose pool shares between tenants."""
 
     __slots__ = (
+        "ahead",
+        "booking",
         "called",
         "claim",
         "deadline",
         "demand",
         "estimate",
+        "fixed",
+        "hold",
         "lane",
+        "late",
         "latest_start",
         "needs",
+        "on_miss",
         "place",
+        "schedule",
+        "start",
         "tag",
+        "wants",
     )
 
     def __init__(self, deadline: int | None, needs: tuple[tuple[str, int], ...], demand: "Demand") -> None:
@@ -50,6 +60,24 @@ class Plan:
         """Queued again with its resources promised."""
         self.place = 0
         """Among those that wait for resources, from the first time on until an attempt ends; 0 = none."""
+        self.fixed = False
+        """It has a fixed start (`reservations.py`); without one the rest means nothing."""
+        self.start = 0
+        """Wall time."""
+        self.late = 0
+        """Wall time; later than this its start is missed."""
+        self.on_miss = 0
+        """A `MissPolicy` number."""
+        self.booking: tuple[int, int] | None = None
+        """What it reserves, wall time, half open."""
+        self.ahead: Entry[Task] | None = None
+        """Set while it is SCHEDULED: when it begins to want a hold."""
+        self.wants = False
+        """It is SCHEDULED, and waits for a hold or has one."""
+        self.schedule = ""
+        """Name of the recurring schedule that made it; empty when none did, or it was not told so yet."""
+        self.hold: Group | None = None
+        """A slot of this group is held for it."""
 
 
 class Task:

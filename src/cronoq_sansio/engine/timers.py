@@ -2,7 +2,7 @@
 
 A cancelled entry stays in the heap and is skipped when it comes up; they are counted, and when they are the majority
 the heap is rebuilt, so that a queue which is cancelled as fast as it is filled stays small. Entries due at the same
-time come back in the order in which they were added.
+time come back by their `order`, and among equals in the order in which they were added.
 """
 
 from heapq import heapify, heappop, heappush
@@ -29,7 +29,7 @@ class TimerHeap(Generic[P]):
     MIN_GARBAGE = 64
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, Timer[P]]] = []
+        self._heap: list[tuple[int, str, int, Timer[P]]] = []
         self._number = 0
         self._cancelled = 0
 
@@ -37,11 +37,11 @@ class TimerHeap(Generic[P]):
         """Timers that are set."""
         return len(self._heap) - self._cancelled
 
-    def add(self, when: int, payload: P) -> Timer[P]:
+    def add(self, when: int, payload: P, order: str = "") -> Timer[P]:
         """Set a timer; the result is for `cancel`."""
         self._number += 1
         timer = Timer(payload)
-        heappush(self._heap, (when, self._number, timer))
+        heappush(self._heap, (when, order, self._number, timer))
         return timer
 
     def cancel(self, timer: Timer[P]) -> None:
@@ -51,7 +51,7 @@ class TimerHeap(Generic[P]):
         timer.payload = None
         self._cancelled += 1
         if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].payload is not None]
+            self._heap = [entry for entry in self._heap if entry[3].payload is not None]
             heapify(self._heap)
             self._cancelled = 0
 
@@ -60,18 +60,23 @@ class TimerHeap(Generic[P]):
         self._skip()
         return self._heap[0][0] if self._heap else None
 
+    def first(self) -> tuple[int, str] | None:
+        """When the earliest timer is due, and its order; None without timers."""
+        self._skip()
+        return self._heap[0][:2] if self._heap else None
+
     def pop_due(self, now: int) -> P | None:
         """Take the earliest timer that is due at `now`; None when there is none."""
         self._skip()
         if not self._heap or self._heap[0][0] > now:
             return None
-        timer = heappop(self._heap)[2]
+        timer = heappop(self._heap)[3]
         payload = timer.payload
         timer.payload = None
         return payload
 
     def _skip(self) -> None:
         heap = self._heap
-        while heap and heap[0][2].payload is None:
+        while heap and heap[0][3].payload is None:
             heappop(heap)
             self._cancelled -= 1

@@ -7,7 +7,8 @@ Life of a call. It is let in (gate, deadline, budget) or refused at once. Then i
 - put aside until the store has answered (`Waiting.query`), and then looked at again from the start: the task may have
   come to life, or ended, meanwhile.
 
-Listings and watches are calls like others and share all this; what they answer is in `listing.py` and `watches.py`.
+Listings, watches and calls about schedules are calls like others and share all this; what they answer is in
+`listing.py`, `watches.py` and `schedules.py`.
 
 It is over when its reply is released, when it runs out of time, or when its caller goes away, whichever is first;
 budget, timer, wait and query are given back in that instant, and whatever the outbox still holds for it is dropped.
@@ -24,7 +25,7 @@ from cronoq_sansio.engine.events import BatchSubmitted, TaskCancelled, TaskSubmi
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_WAITS, MAX_WATCHES
-from cronoq_sansio.service.deadlines import CallDue, Cause, Deadlines
+from cronoq_sansio.service.deadlines import UNSTORED, CallDue, Cause, Deadlines
 from cronoq_sansio.service.gate import STOPPED, Gate
 from cronoq_sansio.service.listing import Listing, Listings
 from cronoq_sansio.service.lookups import NOT_ASKED, Lookups, StoreWord, task_info, unknown
@@ -49,7 +50,9 @@ from cronoq_sansio.service.messages import (
     Wait,
     Watch,
 )
+from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring, RemoveRecurring
 from cronoq_sansio.service.results import Finished, Results
+from cronoq_sansio.service.schedules import ScheduleCall, Schedules
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.waits import SubmitStored, Waiting, Waits
 from cronoq_sansio.service.watches import Watcher, Watches
@@ -92,6 +95,7 @@ class Calls:
         self._lookups = Lookups()
         self._watches = watches
         self._listings = Listings(engine, settings, turn, results, self._lookups, drive, volatile=volatile)
+        self._schedules = schedules = Schedules(engine, settings, turn, drive)
         self._submitted: list[tuple[Call, Answer]] = []
         self._open = {"request": 0, "wait": 0, "watch": 0}
         self._full = {
@@ -111,6 +115,9 @@ class Calls:
             Wait: self._look,
             ListTasks: self._listings.received,
             Watch: watches.received,
+            AddRecurring: schedules.add,
+            RemoveRecurring: schedules.remove,
+            ListRecurring: schedules.list,
             **figures,
         }
 
@@ -146,8 +153,12 @@ class Calls:
             return
         waiting = call.wait
         task_id = waiting.stored if type(waiting) is Waiting else 0
-        submits = waiting is None or (type(waiting) is Waiting and type(waiting.request) is Submit)
-        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id, unstored=submits and not task_id))
+        unstored = ""
+        if waiting is None or (type(waiting) is Waiting and type(waiting.request) is Submit and not task_id):
+            unstored = UNSTORED
+        elif type(waiting) is ScheduleCall:
+            unstored = ScheduleCall.UNSTORED
+        self._turn.reject(call, self._deadlines.rejection(due.cause, task_id, unstored=unstored))
 
     def store_answered(self, event: StoreAnswered) -> None:
         """The store answered a query; the call that asked may be gone."""
@@ -173,7 +184,7 @@ class Calls:
     # --- actions of the engine
 
     def answered(self, answer: Answer) -> None:
-        """The engine answered a Submit, a batch or a Cancel."""
+        """The engine answered a Submit, a batch, a Cancel or a change of a schedule."""
         call = answer.request
         assert type(call) is Call
         if not call.open:
@@ -189,6 +200,8 @@ class Calls:
             self._turn.reply(call, BatchReply(outcome.members), answer.after)
         elif type(outcome) is CancelOutcome:
             self._turn.reply(call, CancelReply(outcome.cancelled), answer.after)
+        elif type(call.wait) is ScheduleCall:
+            self._schedules.answered(call, call.wait, answer)
         else:
             assert type(outcome) is Rejection
             self._turn.reject(call, outcome, answer.after)

@@ -92,15 +92,15 @@ class Deadlines:
             self._timers.cancel(timer)
             call.timer = None
 
-    def rejection(self, cause: Cause, task_id: int, *, unstored: bool = False) -> Rejection:
+    def rejection(self, cause: Cause, task_id: int, *, unstored: str = "") -> Rejection:
         """What a call gets that ran into a bound.
 
-        `task_id`: what its Submit made, 0 = none or not durable; `unstored`: a Submit whose task the store has not
-        taken yet, so that nobody can say whether it will exist after a crash.
+        `task_id`: what its Submit made, 0 = none or not durable; `unstored`: what to say of a change that the store has
+        not taken yet, so that nobody can say whether it will exist after a crash.
         """
         rejection = self._texts[cause]
         if unstored:
-            return Rejection(rejection.code, UNSTORED)
+            return Rejection(rejection.code, unstored)
         if not task_id:
             return rejection
         return Rejection(rejection.code, rejection.message, (("cronoq-task-id", str(task_id)),))

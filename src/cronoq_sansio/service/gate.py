@@ -2,14 +2,15 @@
 
 Theory. The gate stands in one of three phases and only moves forward; store pressure comes and goes beside it:
 
-    phase      Submit, SubmitBatch   Cancel   the rest   new workers   dispatch
-    SERVING    yes                   yes      yes        yes           yes
-    STOPPING   no                    yes      yes        yes           no
-    STOPPED    no                    no       no         no            no
+    phase      adds work   takes work away   the rest   new workers   dispatch
+    SERVING    yes         yes               yes        yes           yes
+    STOPPING   no          yes               yes        yes           no
+    STOPPED    no          no                no         no            no
 
-Under store pressure Submit, SubmitBatch and Cancel are refused and nothing new is dispatched, whatever the phase
-(design.md section 3); reports of workers always pass, they are bounded by one outcome per lease. A stopping server
-refuses only what adds work (server.md, "Decided where the sources disagree").
+Submit, SubmitBatch and AddRecurring add work, Cancel and RemoveRecurring take it away. Under store pressure neither is
+let in and nothing new is dispatched, whatever the phase (design.md section 3); reports of workers always pass, they are
+bounded by one outcome per lease. A stopping server refuses only what adds work (server.md, "Decided where the sources
+disagree").
 """
 
 from enum import Enum
@@ -17,6 +18,7 @@ from enum import Enum
 from cronoq_sansio.engine.events import DispatchHeld
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import Cancel, Request, Submit, SubmitBatch
+from cronoq_sansio.service.messages_recurring import AddRecurring, RemoveRecurring
 from cronoq_sansio.service.turn import Turn
 
 STOPPING = Rejection(Code.UNAVAILABLE, "the server is stopping and takes no new tasks; try again on the next one")
@@ -59,10 +61,10 @@ class Gate:
         if self.phase is Phase.STOPPED:
             return STOPPED
         kind = type(request)
-        adds_work = kind is Submit or kind is SubmitBatch
+        adds_work = kind is Submit or kind is SubmitBatch or kind is AddRecurring
         if adds_work and self.phase is Phase.STOPPING:
             return STOPPING
-        return self._pressure if adds_work or kind is Cancel else None
+        return self._pressure if adds_work or kind is Cancel or kind is RemoveRecurring else None
 
     def worker_refusal(self) -> Rejection | None:
         """Why no worker may connect or register; None when it may."""

@@ -1,7 +1,7 @@
 """The words of the service: its events, its actions, and the messages that calls and worker streams carry.
 
 Wire codecs turn bytes into these and back; nothing here knows a byte. Durations are nanoseconds, times are wall time in
-Unix nanoseconds.
+Unix nanoseconds. The words for recurring schedules are in `messages_recurring.py`.
 """
 
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from cronoq_sansio.engine.events import (
 )
 from cronoq_sansio.engine.snapshot import EngineSnapshot
 from cronoq_sansio.errors import Rejection
+from cronoq_sansio.service.messages_recurring import LogDrop, RecurringReply, RecurringRequest
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.values import value
 
@@ -135,7 +136,7 @@ class GetSnapshot:
     """`Admin.Snapshot`."""
 
 
-Request = Submit | SubmitBatch | Cancel | Get | ListTasks | Wait | Watch | ListWorkers | GetSnapshot
+Request = Submit | SubmitBatch | Cancel | Get | ListTasks | Wait | Watch | ListWorkers | GetSnapshot | RecurringRequest
 
 # --- replies
 
@@ -237,7 +238,17 @@ class SnapshotReply:
     workers_by_pool: dict[str, int]
 
 
-Message = SubmitReply | BatchReply | CancelReply | TaskInfo | TaskPage | TaskResult | WorkerList | SnapshotReply
+Message = (
+    SubmitReply
+    | BatchReply
+    | CancelReply
+    | TaskInfo
+    | TaskPage
+    | TaskResult
+    | WorkerList
+    | SnapshotReply
+    | RecurringReply
+)
 
 
 @value
@@ -565,6 +576,15 @@ class StopFinished:
 
 
 ServiceAction = (
-    Reply | Reject | StartEvents | SendEvent | SendLease | SendToWorker | CloseWorker | ReadStore | StopFinished
+    Reply
+    | Reject
+    | StartEvents
+    | SendEvent
+    | SendLease
+    | SendToWorker
+    | CloseWorker
+    | ReadStore
+    | StopFinished
+    | LogDrop
 )
 ServiceStep = Step[ServiceAction, ServiceAction]

@@ -13,7 +13,7 @@ timer heap: no task, channel or cancel scope exists per call.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cronoq_sansio.engine.actions import Answer, Dispatch, Step, TaskEnded, TaskMoved
+from cronoq_sansio.engine.actions import Abort, Answer, Dispatch, OccurrenceDropped, Step, TaskEnded, TaskMoved
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import (
     CascadesHeld,
@@ -54,6 +54,7 @@ from cronoq_sansio.service.messages import (
     WorkerGone,
     WorkerSent,
 )
+from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.stopping import GraceOver, Stopping
 from cronoq_sansio.service.turn import HeldAction, Turn
@@ -125,6 +126,7 @@ class Service:
             ReadStore: lambda action: calls.asks(action.query.number),
             SubmitStored: self._submit_stored,
             StopFinished: lambda _action: True,
+            LogDrop: lambda _action: True,
         }
 
     # --- the machine
@@ -207,8 +209,12 @@ class Service:
             events, turn.events = turn.events, []
             step = self.engine.handle(events, turn.now)
             turn.writes += step.writes
-            for abort in step.at_once:
-                workers.aborted(abort)
+            for notice in step.at_once:
+                if type(notice) is Abort:
+                    workers.aborted(notice)
+                else:
+                    assert type(notice) is OccurrenceDropped
+                    turn.at_once.append(LogDrop(notice))
             for action in step.once_durable:
                 kind = type(action)
                 if kind is Answer:

@@ -3,12 +3,16 @@
 from collections.abc import Sequence
 
 from cronoq_sansio.engine.actions import (
+    Abort,
     Answer,
     BatchOutcome,
     CancelOutcome,
     Dispatch,
     EngineStep,
+    OccurrenceDropped,
     OnceDurable,
+    RecurringAdded,
+    RecurringGone,
     Submitted,
     TaskEnded,
     TaskMoved,
@@ -21,10 +25,19 @@ from cronoq_sansio.sim.model import Model, Said
 from cronoq_sansio.sim.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
 
+AT_ONCE = ("aborted", "dropped")  #: what is said of these waits for nothing
+
 
 def said_by(step: EngineStep) -> list[Said]:
     """What a step says, in the words of the model: first what may be done at once."""
-    found: list[Said] = [("aborted", abort.lease.id, abort.reason) for abort in step.at_once]
+    found: list[Said] = []
+    for at_once in step.at_once:
+        if type(at_once) is Abort:
+            found.append(("aborted", at_once.lease.id, at_once.reason))
+        else:
+            assert type(at_once) is OccurrenceDropped
+            counted = (at_once.first, at_once.last, at_once.count, at_once.more)
+            found.append(("dropped", at_once.name, at_once.reason, *counted))
     for action in step.once_durable:
         if type(action) is Dispatch:
             lease = action.lease
@@ -48,6 +61,10 @@ def answer(action: Answer) -> Said:
         return ("batch", action.request, tuple((member.task_id, member.duplicate) for member in outcome.members))
     if isinstance(outcome, CancelOutcome):
         return ("cancelled", action.request, outcome.cancelled)
+    if isinstance(outcome, RecurringAdded):
+        return ("recurring added", action.request)
+    if isinstance(outcome, RecurringGone):
+        return ("recurring gone", action.request, outcome.removed)
     assert isinstance(outcome, Rejection)
     indices = tuple(int(text) for name, text in outcome.details if name == "cronoq-batch-index")
     return ("refused", action.request, outcome.code.value, indices)
@@ -69,10 +86,10 @@ def shown_by(action: OnceDurable) -> list[int]:
 
 
 def agree(expected: Sequence[Said], found: Sequence[Said]) -> bool:
-    """Whether the engine said what the model says; aborts are compared for themselves."""
-    aborts = [said for said in expected if said[0] == "aborted"]
-    others = [said for said in expected if said[0] != "aborted"]
-    return len(expected) == len(found) and all(map(_agree, [*aborts, *others], found))
+    """Whether the engine said what the model says; what may be said at once is compared for itself."""
+    at_once = [said for said in expected if said[0] in AT_ONCE]
+    others = [said for said in expected if said[0] not in AT_ONCE]
+    return len(expected) == len(found) and all(map(_agree, [*at_once, *others], found))
 
 
 def _agree(expected: Said, found: Said) -> bool:
@@ -85,21 +102,57 @@ def _agree(expected: Said, found: Said) -> bool:
 
 def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
     """An engine as the model sees it. Until it is `swept`, parents that recovery brought are not remembered."""
-    tasks = engine.tasks
+    tasks, schedules = engine.tasks, engine.recurring._schedules
     return {
         "tasks": {
             task.id: (TaskStatus(task.status).name, task.attempt, task.pool.name) for task in tasks.live.values()
         },
         "pending": {name: pool.pending_by_class for name, pool in engine.pools.items()},
         "groups": {
-            name: sorted((group.labels, group.capacity, group.busy) for group in pool.groups.by_labels.values())
+            name: sorted(
+                (group.labels, group.capacity, group.filled - len(group.holders), len(group.holders))
+                for group in pool.groups.by_labels.values()
+            )
             for name, pool in engine.pools.items()
         },
         "leases": {lease.id: (lease.task.id, lease.group, lease.held) for lease in engine.leases.live.values()},
         "plans": {
-            task.id: (0 if plan.deadline is None else plan.estimate, plan.tag, plan.place, plan.claim is not None)
+            task.id: (
+                0 if plan.deadline is None or plan.fixed else plan.estimate,
+                plan.tag,
+                plan.place,
+                plan.claim is not None,
+            )
             for task in tasks.live.values()
             if (plan := task.plan) is not None
+        },
+        "starts": {
+            task.id: (plan.hold.labels if plan.hold is not None else None, plan.wants and plan.hold is None)
+            for task in tasks.live.values()
+            if (plan := task.plan) is not None and plan.fixed
+        },
+        "calendar": {
+            name: sorted(
+                plan.booking
+                for task in tasks.live.values()
+                if task.pool is pool and (plan := task.plan) is not None
+                if plan.booking is not None and plan.booking[0] < plan.booking[1]
+            )
+            for name, pool in engine.pools.items()
+        },
+        "schedules": {
+            view.spec.name: (fire.at if (fire := schedules[view.spec.name].next) else None, view.next, view.last_task)
+            for view in engine.list_recurring()
+        },
+        "dropped": {reason: count for reason, count in sorted(engine.recurring.dropped.items()) if count},
+        "figures": {
+            name: (
+                pool.figures.fixed_starts,
+                pool.figures.hits,
+                pool.figures.worked,
+                pool.figures.offered + pool.groups.capacity * engine.now,
+            )
+            for name, pool in engine.pools.items()
         },
         "remembered": sorted(
             known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
@@ -115,11 +168,13 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
 def idle(model: Model) -> list[str]:
     """Tasks that could start and do not: slot and units are there. None may be left after a step."""
     ready = [task for task in model.tasks.values() if task.status == TaskStatus.READY]
-    return [
+    found = [
         f"task {task.id} in pool {task.spec.pool}"
         for task in ready
-        if rules.fits(model, task) and rules.groups_with_room(model, task)
+        if rules.fits(model, task) and (task.hold is not None or rules.groups_with_room(model, task))
     ]
+    wanting = [task for task in model.tasks.values() if task.wants and rules.groups_with_room(model, task)]
+    return found + [f"task {task.id} in pool {task.spec.pool} has no slot held for it" for task in wanting]
 
 
 def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
@@ -143,4 +198,38 @@ def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
         ]
         if edges != wanted:
             found.append(f"task {task_id} should be stored with edges {wanted}, the rows say {edges}")
+    return [*found, *_schedules_stored_otherwise(model, store)]
+
+
+def _schedules_stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
+    found = []
+    for name in {**model.schedules, **store.schedules}:
+        known, row, fired = model.schedules.get(name), store.schedules.get(name), store.fired.get(name)
+        wanted = None if known is None else (known.spec, known.through, known.local, known.last_task)
+        stored: tuple[object, ...] | None = None if row is None else (row.spec, row.added, -1, 0)
+        if row is not None and fired is not None:
+            stored = (row.spec, fired.through, fired.local, fired.last_task)
+        if wanted != stored:
+            found.append(f"schedule {name} should be stored as {wanted}, the rows say {stored}")
     return found
+
+
+def too_early(step: EngineStep, wall: int) -> list[str]:
+    """First dispatches of this step ahead of their fixed start. `wall`: the latest time that the clock has shown."""
+    return [
+        f"task {action.lease.task.id} starts {asked.start - wall} ns before its fixed start"
+        for action in step.once_durable
+        if isinstance(action, Dispatch) and action.lease.attempt == 1
+        if (asked := action.lease.task.spec.scheduling) is not None
+        if asked.start is not None and wall < asked.start
+    ]
+
+
+def held_in_vain(engine: Engine) -> list[str]:
+    """Groups that hold slots which they do not have."""
+    return [
+        f"pool {pool.name}: {group.labels} has {group.capacity} slots, {group.filled} filled, {len(group.holders)} held"
+        for pool in engine.pools.values()
+        for group in pool.groups.by_labels.values()
+        if group.holders and group.filled > group.capacity
+    ]

@@ -5,9 +5,10 @@ every pick and counts everything anew whenever a count is asked for; what it kee
 words with the engine (events, specifications, settings) and the formula of the backoff, and nothing else. It is meant
 for a few dozen tasks.
 
-The rules stand in `model_rules.py` (what runs next), `model_admission.py` (what is taken in), `model_recovery.py` and
-here (what happens to a task). `notes` counts each rule that was followed, as pairs of operation and outcome, so that a
-test can tell what a random run never reached.
+The rules stand in `model_rules.py` (what runs next), `model_starts.py` (fixed starts), `model_recurring.py`
+(schedules), `model_scaling.py` (targets), `model_admission.py` (what is taken in), `model_workers.py` (slots, leases
+and reports), `model_recovery.py`, and here (what happens to a task). `notes` counts each rule that was followed, as
+pairs of operation and outcome, so that a test can tell what a random run never reached.
 """
 
 from collections import Counter
@@ -15,16 +16,25 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from random import Random
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import retry
-from cronoq_sansio.settings import Settings
+from cronoq_sansio.settings import PoolSettings, Settings
 from cronoq_sansio.sim import model_admission as admission
+from cronoq_sansio.sim import model_recurring as recurring
 from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim import model_scaling as scaling
+from cronoq_sansio.sim import model_starts as starts
+from cronoq_sansio.sim import model_view
+from cronoq_sansio.sim import model_workers as workers
 from cronoq_sansio.sim.model_state import (
     NaiveEnded,
+    NaiveFigures,
     NaiveGroup,
     NaiveLease,
     NaiveResource,
+    NaiveScale,
+    NaiveSchedule,
     NaiveSubmission,
     NaiveTask,
     met,
@@ -72,6 +82,14 @@ class Model:
         self.news: list[NaiveEnded] = []
         """Ends that the children have not heard of yet."""
         self.waiting: list[NaiveSubmission] = []
+        self.schedules: dict[str, NaiveSchedule] = {}
+        """By name."""
+        self.dropped: Counter[str] = Counter()
+        """Fires of schedules that did not happen, or not as asked, by reason."""
+        self.figures = [NaiveFigures(pool) for pool in settings.pools]
+        self.scales = [NaiveScale(pool) for pool in settings.pools]
+        self.next_tick = now + SECOND
+        """When the targets of the pools are looked at next."""
         self.places = 0
         self.turn = 0
         self.excused = 0
@@ -82,13 +100,19 @@ class Model:
         self.deaf = False
         """Children do not hear of ends, and the rows of keys that came do not say so yet."""
         self.watched = False
+        self.reviving = False
+        """Recovery: nobody's start has come before everything is there."""
         self.said: list[Said] = []
         self.totals: Counter[str] = Counter()
         self.notes: Counter[tuple[str, str]] = Counter()
 
     def handle(self, events: Sequence[ev.Event], now: int) -> list[Said]:
         """Apply events in order, then dispatch; what was decided."""
+        for figures in self.figures:
+            offered = sum(group.capacity for group in self.groups if group.pool == figures.pool.name)
+            figures.offered += offered * max(now - self.now, 0)
         self.now = max(self.now, now)
+        scaling.tick(self)
         self.said = []
         follows = [type(event) for event in events] != [ev.LeasesReleased]  # else nothing follows from it
         if follows:
@@ -139,6 +163,10 @@ class Model:
         """A task, live or remembered."""
         return self.tasks.get(task_id) or next((ended for ended in self.remembered if ended.id == task_id), None)
 
+    def figures_of(self, pool: PoolSettings) -> NaiveFigures:
+        """The sums of a configured pool."""
+        return next(figures for figures in self.figures if figures.pool is pool)
+
     def lease(self, lease_id: int, *, held: bool | None = None) -> NaiveLease | None:
         """A live lease, with `held` only one that a worker has or only one that none has."""
         for lease in self.leases:
@@ -151,38 +179,16 @@ class Model:
         times = [task.due for task in self.tasks.values() if task.due is not None]
         if not self.parked:
             times += [lease.due() + self.excused for lease in self.leases if lease.held]
+        times += [moment - self.wall_offset for moment in starts.moments(self)]
         if not self.held:
-            starts = [rules.earliest_start(self, task) for task in rules.parked(self)]
-            times += [start for start in starts if start is not None]
+            times += [moment - self.wall_offset for moment in recurring.moments(self)]
+            found = [rules.earliest_start(self, task) for task in rules.parked(self)]
+            times += [start for start in found if start is not None]
         return min(times, default=None)
 
     def view(self) -> dict[str, object]:
         """Everything that can be compared with an engine."""
-        pools = [pool.name for pool in self.settings.pools]
-        pending = [task for task in self.tasks.values() if task.status != TaskStatus.RUNNING]
-        return {
-            "tasks": {task.id: (task.status.name, task.attempt, task.spec.pool) for task in self.tasks.values()},
-            "pending": {
-                name: [sum(task.spec.pool == name and task.priority == index for task in pending) for index in range(4)]
-                for name in pools
-            },
-            "groups": {
-                name: sorted(
-                    (group.labels, group.capacity, rules.busy(self, group))
-                    for group in self.groups
-                    if group.pool == name
-                )
-                for name in pools
-            },
-            "leases": {lease.id: (lease.task.id, lease.labels, lease.held) for lease in self.leases},
-            "plans": {
-                task.id: (0 if task.asked.deadline is None else task.estimate, task.tag, task.place, task.parked)
-                for task in self.tasks.values()
-                if task.spec.scheduling is not None or rules.has_shares(task.pool)
-            },
-            "remembered": sorted(ended.id for ended in self.remembered if self.swept or ended.expires > self.now),
-            "totals": {name: count for name, count in sorted(self.totals.items()) if count},
-        }
+        return model_view.view(self)
 
     # --- the life of a task
 
@@ -195,6 +201,8 @@ class Model:
         """A new task; it has its edges. `runs`: it will once they are met."""
         self.tasks[task.id] = task
         self.totals["submitted"] += 1
+        for scale in self.scales:
+            scale.arrivals += scale.pool is task.pool and not task.fixed
         self.tell(task)
         if task.edges:
             self.store(task, 0 if task.due is None else task.due + self.wall_offset)
@@ -202,14 +210,24 @@ class Model:
             self.make_ready(task)
 
     def make_ready(self, task: NaiveTask) -> None:
-        """Nothing keeps it from running but slots and resources."""
-        task.status = TaskStatus.READY
+        """Nothing keeps it from running but slots and resources, and its start, which may not have come."""
         task.due = None
+        new = task.fixed and not task.attempt and task.status != TaskStatus.RUNNING
+        if new and (self.reviving or self.wall() < task.fixed_start):
+            task.status = TaskStatus.SCHEDULED
+            self.tell(task)
+            return
+        if new and recurring.overlaps(self, task):
+            recurring.skip(self, task)
+            return
+        task.status, task.wants = TaskStatus.READY, False
         self.queue(task)
         self.tell(task)
 
     def queue(self, task: NaiveTask) -> None:
         """It goes into a queue: what its place there depends on is decided now."""
+        if task.fixed:
+            return
         hint = task.asked.duration_hint
         task.estimate = self.learned.estimate(task.pool, task.spec.kind) if hint is None else hint
         if task.tag < 0 and rules.has_shares(task.pool) and task.asked.deadline is None:
@@ -223,7 +241,7 @@ class Model:
         """One more attempt."""
         for name, units in task.asked.resources:
             self.resources[name].level -= units  # of a semaphore nobody looks at it
-        task.called = False
+        task.called, task.hold = False, None
         task.status = TaskStatus.RUNNING
         task.attempt += 1
         share = (task.pool.name, task.priority)
@@ -231,6 +249,10 @@ class Model:
         lease = NaiveLease(self.next_lease, task, group.labels)
         self.next_lease += 1
         self.leases.append(lease)
+        if task.fixed and task.attempt == 1:
+            task.hit = self.wall() <= task.latest
+            self.figures_of(task.pool).fixed_starts += 1
+            self.figures_of(task.pool).hits += task.hit
         self.totals["dispatched"] += 1
         self.store(task)
         self.tell(task)
@@ -322,16 +344,10 @@ class Model:
 
     # --- events
 
-    def _submitted(self, event: ev.TaskSubmitted) -> None:
-        admission.submit(self, event)
-
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         before = len(self.waiting)
         self.waiting = [waiting for waiting in self.waiting if waiting.request != event.request]
         self.note("withdraw", "withdrawn" if len(self.waiting) < before else "nobody waits")
-
-    def _batch(self, event: ev.BatchSubmitted) -> None:
-        admission.submit_batch(self, event)
 
     def _cancelled(self, event: ev.TaskCancelled) -> None:
         task = self.tasks.get(event.task_id)
@@ -347,114 +363,9 @@ class Model:
             self.note("cancel", "not live")
         self.said.append(("cancelled", event.request, task is not None))
 
-    def _capacity(self, event: ev.GroupCapacitySet) -> None:
-        known = [group for group in self.groups if (group.pool, group.labels) == (event.pool, event.labels)]
-        group = known[0] if known else NaiveGroup(event.pool, event.labels)
-        group.capacity = event.capacity
-        if not known:
-            self.groups.append(group)
-        before = len(self.groups)
-        self.drop_groups()
-        self.note("capacity", "group dropped" if known and len(self.groups) < before else "set")
-
     def _limit(self, event: ev.ResourceLimitSet) -> None:
         self.resources[event.resource.name].set_limit(event.resource, self.now)
         self.note("limit", event.resource.kind)
-
-    def _returned(self, event: ev.DispatchReturned) -> None:
-        lease = self.lease(event.lease, held=False)
-        if lease is None:
-            self.note("return", "ignored")
-            return
-        self.note("return", "taken back")
-        task, place = lease.task, lease.task.place
-        self.end_lease(lease)
-        task.place = place
-        for name, units in task.asked.resources:
-            resource = self.resources[name]
-            if resource.is_bucket:
-                resource.refill(self.now)
-                resource.level = min(resource.level + units, Fraction(resource.settings.burst))
-        task.attempt -= 1
-        self.totals["dispatched"] -= 1
-        self.make_ready(task)
-        self.store(task)
-
-    def _released(self, event: ev.LeasesReleased) -> None:
-        for lease_id in event.leases:
-            lease = self.lease(lease_id, held=False)
-            self.note("release", "ignored" if lease is None else "released")
-            if lease is not None:
-                lease.held = True
-                beat = self.now - self.excused
-                lease.beat = beat if lease.started is None else max(lease.beat, beat)
-                if lease.started is None:
-                    lease.started = beat
-
-    def _renewed(self, event: ev.LeaseRenewed) -> None:
-        lease = self.lease(event.lease, held=True)
-        self.note("renew", "stale" if lease is None else "renewed")
-        if lease is not None:  # a heartbeat never shortens a lease, even when lease time has gone back
-            lease.beat = max(lease.beat, self.now - self.excused)
-
-    def _report(self, lease_id: int, what: str) -> NaiveLease | None:
-        """The lease that a report is for; without one the report is stale."""
-        lease = self.lease(lease_id, held=True)
-        self.note(what, "stale" if lease is None else "taken")
-        self.totals["stale_completions"] += lease is None
-        return lease
-
-    def _succeeded(self, event: ev.AttemptSucceeded) -> None:
-        lease = self._report(event.lease, "succeed")
-        if lease is not None:
-            assert lease.started is not None
-            task = self.end_lease(lease)
-            self.learned.add(task.pool.name, task.spec.kind, self.now - self.excused - lease.started)
-            self.end(task, TaskStatus.SUCCEEDED)
-
-    def _failed(self, event: ev.AttemptFailed) -> None:
-        lease = self._report(event.lease, "fail")
-        if lease is not None:
-            spent = lease.task.attempt >= lease.task.policy.max_attempts
-            self.note("fail", "for ever" if event.permanent else "dead-lettered" if spent else "retried")
-            self.fail(lease, permanent=event.permanent, retry_after=event.retry_after)
-
-    def _attempt_cancelled(self, event: ev.AttemptCancelled) -> None:
-        lease = self._report(event.lease, "cancelled by the worker")
-        if lease is not None:
-            self.end(self.end_lease(lease), TaskStatus.CANCELLED)
-
-    def _nacked(self, event: ev.AttemptNacked) -> None:
-        lease = self.lease(event.lease, held=True)
-        if lease is None:
-            self.note("nack", "stale")
-            return
-        room = [
-            group
-            for group in self.groups
-            if (group.pool, group.labels in event.groups) == (lease.task.pool.name, True)
-            and rules.carries(group.labels, lease.task.asked.labels)
-            and rules.busy(self, group) - (group.labels == lease.labels) < group.capacity
-        ]
-        if not room:
-            self.note("nack", "failed")
-            self.fail(lease)
-            return
-        self.note("nack", "passed on")
-        lease.labels = min(room, key=lambda group: rules.rank(self, group)).labels
-        lease.held = False
-        self.drop_groups()
-        self.said = [  # a step names the lease itself: all of it tells of the group that has it last
-            (*said[:4], lease.labels) if (said[0], said[-2]) == ("dispatched", lease.id) else said for said in self.said
-        ]
-        self.say_dispatch(lease)
-
-    def _lost(self, event: ev.LeasesLost) -> None:
-        for lease_id in event.leases:
-            lease = self.lease(lease_id)
-            self.note("lose", "ignored" if lease is None else "failed")
-            if lease is not None:
-                self.fail(lease)
 
     def _held(self, event: ev.DispatchHeld) -> None:
         self.held = event.held
@@ -477,9 +388,11 @@ class Model:
             else:
                 self._give_up(lease, "lease_expiries", "lease expired")
         self.fire()
+        if not self.held:
+            recurring.fire(self)
 
     def fire(self) -> None:
-        """Backoffs that are over, then waits for keys that lasted long enough."""
+        """Backoffs that are over, then waits for keys that lasted long enough, then starts."""
         for status, what in ((TaskStatus.RETRYING, "backoff over"), (TaskStatus.BLOCKED, "awaited in vain")):
             due = [
                 (task.due, task.turn, task)
@@ -492,6 +405,7 @@ class Model:
                     self.make_ready(task)
                 else:
                     self.end(task, TaskStatus.SKIPPED)
+        starts.fire(self)
 
     def _give_up(self, lease: NaiveLease, count: str, reason: str) -> None:
         self.note("timer", reason)
@@ -514,20 +428,22 @@ class Model:
 
 
 HANDLERS: dict[type, Callable[..., None]] = {
-    ev.TaskSubmitted: Model._submitted,
+    ev.TaskSubmitted: admission.submit,
     ev.SubmissionWithdrawn: Model._withdrawn,
-    ev.BatchSubmitted: Model._batch,
+    ev.BatchSubmitted: admission.submit_batch,
     ev.TaskCancelled: Model._cancelled,
-    ev.GroupCapacitySet: Model._capacity,
+    ev.RecurringPut: recurring.put,
+    ev.RecurringRemoved: recurring.remove,
+    ev.GroupCapacitySet: workers.capacity_set,
     ev.ResourceLimitSet: Model._limit,
-    ev.DispatchReturned: Model._returned,
-    ev.LeasesReleased: Model._released,
-    ev.LeaseRenewed: Model._renewed,
-    ev.AttemptSucceeded: Model._succeeded,
-    ev.AttemptFailed: Model._failed,
-    ev.AttemptCancelled: Model._attempt_cancelled,
-    ev.AttemptNacked: Model._nacked,
-    ev.LeasesLost: Model._lost,
+    ev.DispatchReturned: workers.returned,
+    ev.LeasesReleased: workers.released,
+    ev.LeaseRenewed: workers.renewed,
+    ev.AttemptSucceeded: workers.succeeded,
+    ev.AttemptFailed: workers.failed,
+    ev.AttemptCancelled: workers.cancelled,
+    ev.AttemptNacked: workers.refused,
+    ev.LeasesLost: workers.lost,
     ev.DispatchHeld: Model._held,
     ev.CascadesHeld: Model._cascades,
     ev.TransitionsWatched: Model._watched,

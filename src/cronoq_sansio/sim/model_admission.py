@@ -1,4 +1,4 @@
-"""What the naive model takes in, and what not: engine.md sections 3, 5 and 9, every check made from scratch."""
+"""What the naive model takes in, and what not: engine.md sections 3, 5, 7 and 9, every check made from scratch."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,6 +10,7 @@ from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_WAITING_SUBMISSIONS
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model_state import PLAIN, NaiveEdge, NaiveEnded, NaiveSubmission, NaiveTask, Refusal, met
 from cronoq_sansio.spec import TaskSpec, TaskStatus, weight
 
@@ -21,16 +22,14 @@ if TYPE_CHECKING:
 
 def submit(model: "Model", event: ev.TaskSubmitted, *, its_turn: bool = False) -> None:
     """Take in one task, refuse it, or let it wait. `its_turn`: it has waited, and there is room."""
-    spec, pool = event.spec, pool_of(model, event.spec)
+    spec = event.spec
     operation = "turn" if its_turn else "submit"
     known = model.by_key(spec.key) if spec.key else None
     if known is not None:
         model.note(operation, "duplicate")
         model.said.append(("submitted", event.request, known.id, True))
         return
-    refusal: Refusal | NaiveTask | None = check(model, spec, {}) or cycle(model, [spec])
-    if refusal is None and pool is not None:
-        refusal = make_room(model, spec, pool, may_wait=event.may_wait and not its_turn)
+    refusal = take(model, spec, may_wait=event.may_wait and not its_turn)
     if not isinstance(refusal, Refusal):
         model.note(operation, "admitted")
         task = admit(model, spec, parents_of(model, spec), {})
@@ -43,6 +42,15 @@ def submit(model: "Model", event: ev.TaskSubmitted, *, its_turn: bool = False) -
     else:
         model.note(operation, refusal.code)
         model.said.append(("refused", event.request, refusal.code, ()))
+
+
+def take(model: "Model", spec: TaskSpec, *, may_wait: bool = False) -> Refusal | NaiveTask | None:
+    """Whether one task can be taken in: why not; or who gives way for it, if anybody."""
+    refusal = check(model, spec, {}) or cycle(model, [spec]) or conflict(model, spec, [])
+    pool = pool_of(model, spec)
+    if refusal is not None or pool is None:
+        return refusal
+    return make_room(model, spec, pool, may_wait=may_wait)
 
 
 def parents_of(model: "Model", spec: TaskSpec) -> list[NaiveTask | NaiveEnded | None]:
@@ -65,6 +73,8 @@ def admit(
     policy = retry.resolve(spec.retry, pool.retry)
     task = NaiveTask(model.next_task, absolute(spec, model.wall()), pool, policy, model.now, model.wall())
     model.next_task += 1
+    if task.fixed:
+        task.estimate = starts.estimate(model, spec, pool)
     impossible = False
     for dependency, known in zip(task.asked.dependencies, parents, strict=True):
         parent = known if known is not None else admitted.get(str(dependency.ref))
@@ -93,6 +103,8 @@ def admit(
         task.turn = model.next_turn()
     model.admit(task)
     appear(model, task)
+    if starts.is_missed(task, model.wall()):
+        starts.miss(model, task, "at once")
     return task
 
 
@@ -109,11 +121,13 @@ def appear(model: "Model", newcomer: NaiveTask) -> None:
 
 
 def absolute(spec: TaskSpec, arrival: int) -> TaskSpec:
-    """A deadline given as a span from the arrival becomes a moment."""
+    """Times given as spans from the arrival become moments."""
     asked = spec.scheduling
-    if asked is None or asked.deadline_in is None:
-        return spec
-    return replace(spec, scheduling=replace(asked, deadline=arrival + asked.deadline_in, deadline_in=None))
+    if asked is not None and asked.deadline_in is not None:
+        asked = replace(asked, deadline=arrival + asked.deadline_in, deadline_in=None)
+    if asked is not None and asked.start_in is not None:
+        asked = replace(asked, start=arrival + asked.start_in, start_in=None)
+    return replace(spec, scheduling=asked)
 
 
 # --- a batch
@@ -157,6 +171,10 @@ def check_batch(model: "Model", specs: Sequence[TaskSpec]) -> Refusal | dict[int
     refusal = cycle(model, list(fresh.values()))
     if refusal is not None:
         return Refusal(refusal.code, tuple(list(fresh)[position] for position in refusal.indices))
+    for index, spec in fresh.items():
+        refusal = conflict(model, spec, [other for before, other in fresh.items() if before < index])
+        if refusal is not None:
+            return Refusal(refusal.code, (index,))
     ahead: list[TaskSpec] = []
     for index, spec in fresh.items():
         refusal = bound_of_batch(model, spec, ahead)
@@ -244,6 +262,22 @@ def cycle(model: "Model", specs: Sequence[TaskSpec]) -> Refusal | None:
     return Refusal(Code.CYCLE.value, on_cycles) if on_cycles else None
 
 
+def conflict(model: "Model", spec: TaskSpec, ahead: Sequence[TaskSpec]) -> Refusal | None:
+    """Why the calendar has no place for a fixed start. `ahead`: earlier members of its batch."""
+    pool = pool_of(model, spec)
+    assert pool is not None
+    wanted = starts.interval(model, absolute(spec, model.wall()), pool)
+    if wanted is None:
+        return None
+    taken = starts.reservations(model, pool)
+    for other in ahead:
+        reserved = starts.interval(model, absolute(other, model.wall()), pool) if other.pool == pool.name else None
+        taken += [reserved] if reserved is not None else []
+    if starts.peak(taken, wanted) < starts.reservable(pool):
+        return None
+    return Refusal(Code.RESERVATION_CONFLICT.value)
+
+
 # --- bounds
 
 WAIT = "wait"  #: stands for a code: it is not refused, it waits
@@ -273,8 +307,9 @@ def pending_of(model: "Model", without: NaiveTask | None = None) -> list[TaskSpe
 
 
 def bytes_of(model: "Model") -> int:
-    """What live tasks hold."""
-    return sum(weight(task.spec) for task in model.tasks.values())
+    """What live tasks hold, and the templates of schedules."""
+    templates = sum(schedule.spec.template.size for schedule in model.schedules.values())
+    return templates + sum(weight(task.spec) for task in model.tasks.values())
 
 
 def bound_of_batch(model: "Model", spec: TaskSpec, ahead: Sequence[TaskSpec]) -> Refusal | None:
@@ -331,6 +366,7 @@ def in_vain(model: "Model", spec: TaskSpec, victim: NaiveTask) -> bool:
 def victim_for(model: "Model", spec: TaskSpec, pool: PoolSettings) -> NaiveTask | None:
     """Whom the policy of the pool gives up for a newcomer."""
     ready = [task for task in model.tasks.values() if task.status == TaskStatus.READY and task.pool is pool]
+    ready = [task for task in ready if not task.fixed]
     if pool.overflow == "shed_oldest":
         low = [task for task in ready if task.priority == len(rules.POINTS) - 1]
         return min(low, key=lambda task: task.id, default=None)

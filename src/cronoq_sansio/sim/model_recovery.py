@@ -1,19 +1,24 @@
 """How the naive model takes over from a store (engine.md section 13).
 
 A store has of each task what was written last. Attempts that ran are lost, backoffs go on until their due time, edges
-are judged anew; places in lines, tags of tenants, learned durations, groups, leases and waiting submissions are gone.
-What the configuration does not know any more ends as failed.
+are judged anew, reservations are made anew; places in lines, tags of tenants, learned durations, groups, leases, holds
+and waiting submissions are gone. What the configuration does not know any more ends as failed.
+
+Schedules go on where they were. Those of the configuration stand above stored ones of their name; a stored one that the
+configuration does not support stays, and does nothing.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from cronoq_sansio.engine import retry
-from cronoq_sansio.engine.records import FinishedLoaded, LoadedRecord, TaskChanged, TaskLoaded
+from cronoq_sansio.engine.records import FinishedLoaded, LoadedRecord, RecurringLoaded, TaskChanged, TaskLoaded
 from cronoq_sansio.settings import PoolSettings
+from cronoq_sansio.sim import model_recurring as recurring
+from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model import Model
 from cronoq_sansio.sim.model_admission import pool_of
-from cronoq_sansio.sim.model_state import NaiveEdge, NaiveEnded, NaiveTask, met
+from cronoq_sansio.sim.model_state import NaiveEdge, NaiveEnded, NaiveSchedule, NaiveTask, met
 from cronoq_sansio.spec import TaskStatus
 
 
@@ -22,11 +27,12 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
     finished = [row for row in rows if isinstance(row, FinishedLoaded)]
     loaded = [row for row in rows if isinstance(row, TaskLoaded)]
     ends = {row.task_id: row.status for row in finished}
+    model.reviving = True
     finished.sort(key=lambda row: (row.finished, row.task_id))
-    for row in finished:
-        expires = model.now - max(model.wall() - row.finished, 0) + model.limits.key_retention
+    for end in finished:
+        expires = model.now - max(model.wall() - end.finished, 0) + model.limits.key_retention
         if expires > model.now:
-            model.remember(NaiveEnded(row.task_id, row.pool, row.key, TaskStatus(row.status), row.finished, expires))
+            model.remember(NaiveEnded(end.task_id, end.pool, end.key, TaskStatus(end.status), end.finished, expires))
     loaded.sort(key=lambda row: row.inserted.task_id)
     for live in loaded:
         model.tasks[live.inserted.task_id] = revived(model, live)
@@ -35,6 +41,11 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
     for task in [task for task in model.tasks.values() if task.status == TaskStatus.BLOCKED]:
         resume_blocked(model, task, ends | {ended.id: ended.status for ended in model.news})
     model.hear()
+    for row in rows:
+        if isinstance(row, RecurringLoaded):
+            go_on(model, row)
+    configure(model)
+    model.reviving = False
     model.fire()
     model.hear()
     for task in model.tasks.values():
@@ -51,6 +62,7 @@ def revived(model: Model, row: TaskLoaded) -> NaiveTask:
     task = NaiveTask(row.inserted.task_id, spec, pool, policy, created - model.wall_offset, created)
     task.status = task.stored_status = TaskStatus.READY
     task.stored_arrival = row.inserted.arrival
+    task.estimate = starts.estimate(model, spec, pool) if task.fixed else 0
     task.stored_edges = [NaiveEdge(edge.parent, edge.key, edge.condition) for edge in row.inserted.edges]
     if row.changed is not None:
         task.status = task.stored_status = TaskStatus(row.changed.status)
@@ -106,6 +118,39 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
         model.end(task, TaskStatus.SKIPPED)
     elif not task.edges:
         model.make_ready(task)
+
+
+def go_on(model: Model, row: RecurringLoaded) -> None:
+    """A schedule goes on where the rows say that it was, if the configuration supports it."""
+    spec = row.stored.spec
+    supported = recurring.supported(model, spec)
+    schedule = NaiveSchedule(spec, recurring.compiled(spec) if supported else None, row.stored.added)
+    if row.fired is not None:
+        schedule.through, schedule.local = row.fired.through, row.fired.local
+        schedule.last_task = row.fired.last_task
+    schedule.resume()
+    model.note("recovery", "schedule" if supported else "schedule without support")
+    model.schedules[spec.name] = schedule
+
+
+def configure(model: Model) -> None:
+    """Schedules of the configuration are there, those that were of it are not."""
+    named = {spec.name for spec in model.settings.recurring}
+    for name, schedule in list(model.schedules.items()):
+        if schedule.spec.configured and name not in named:
+            model.note("recovery", "schedule is not configured any more")
+            del model.schedules[name]
+    for spec in model.settings.recurring:
+        known = model.schedules.get(spec.name)
+        if known is not None and known.spec == spec:
+            model.note("recovery", "configured schedule is as it was")
+        elif recurring.refused(model, spec):
+            model.note("recovery", "configured schedule does not fit")
+            if known is not None:
+                known.cron = known.next = None
+        else:
+            model.note("recovery", f"configured schedule {'is new' if known is None else 'replaces a stored one'}")
+            recurring.arm(model, spec)
 
 
 def hopeless(model: Model, task: NaiveTask) -> bool:

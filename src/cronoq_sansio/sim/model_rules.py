@@ -1,4 +1,4 @@
-"""Which task runs next, where, and with what: the rules of engine.md sections 4 and 8, sorted out anew for every pick.
+"""Which task runs next, where, and with what: the rules of engine.md sections 4, 7 and 8, sorted out for every pick.
 
 Functions here look at the model and change nothing, but for `pump` at the end, which calls, parks and starts.
 """
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.settings import PoolSettings
+from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model_state import NaiveGroup, NaiveTask
 from cronoq_sansio.spec import TaskStatus
 
@@ -22,14 +23,14 @@ WINDOW = 64  #: samples that a median looks at
 
 
 class Learned:
-    """How long successful attempts took, by pool and kind and by pool."""
+    """How long successful attempts took: by pool and kind all of them, by pool those without a fixed start."""
 
     def __init__(self) -> None:
         self._samples: dict[tuple[str, str | None], list[int]] = {}
 
-    def add(self, pool: str, kind: str, duration: int) -> None:
-        """An attempt has succeeded."""
-        for name in (kind, None):
+    def add(self, pool: str, kind: str, duration: int, *, fixed: bool) -> None:
+        """An attempt has succeeded, of a task with a fixed start or without."""
+        for name in (kind,) if fixed else (kind, None):
             self._samples.setdefault((pool, name), []).append(duration)
 
     def estimate(self, pool: PoolSettings, kind: str) -> int:
@@ -39,6 +40,19 @@ class Learned:
             if samples:
                 return typical(samples)
         return pool.default_duration
+
+    def lead(self, pool: PoolSettings) -> int:
+        """How long nine of ten attempts without a fixed start took at most."""
+        recent = sorted(self._samples.get((pool.name, None), [])[-WINDOW:])
+        if not recent:
+            return pool.default_duration
+        rank, part = divmod(90 * (len(recent) - 1), 100)
+        return recent[rank] + (part * (recent[rank + 1] - recent[rank]) // 100 if part else 0)
+
+    def mean(self, pool: PoolSettings) -> int:
+        """How long they took on average."""
+        recent = self._samples.get((pool.name, None), [])[-WINDOW:]
+        return sum(recent) // len(recent) if recent else pool.default_duration
 
 
 def typical(samples: list[int]) -> int:
@@ -60,8 +74,13 @@ def carries(labels: Labels, demand: Labels) -> bool:
 
 
 def busy(model: "Model", group: NaiveGroup) -> int:
-    """Slots of the group that are filled."""
+    """Slots of the group that leases fill."""
     return sum(lease.task.pool.name == group.pool and lease.labels == group.labels for lease in model.leases)
+
+
+def filled(model: "Model", group: NaiveGroup) -> int:
+    """Slots of the group that leases fill or that are held for a fixed start."""
+    return busy(model, group) + starts.held(model, group)
 
 
 def groups_with_room(model: "Model", task: NaiveTask) -> list[NaiveGroup]:
@@ -71,23 +90,28 @@ def groups_with_room(model: "Model", task: NaiveTask) -> list[NaiveGroup]:
         for group in model.groups
         if group.pool == task.pool.name
         and carries(group.labels, task.asked.labels)
-        and busy(model, group) < group.capacity
+        and filled(model, group) < group.capacity
     ]
     return sorted(found, key=lambda group: rank(model, group))
 
 
 def rank(model: "Model", group: NaiveGroup) -> tuple[int, int, int]:
     """Fewest labels, then most slots free, then the oldest."""
-    return len(group.labels), busy(model, group) - group.capacity, model.groups.index(group)
+    return len(group.labels), filled(model, group) - group.capacity, model.groups.index(group)
 
 
 def can_be_called(model: "Model", task: NaiveTask) -> bool:
-    """A slot is free that serves the task, and no called task counts on it: of those with its labels, and of all."""
+    """A slot is held for the task; or one is free that serves it, and no called task counts on it.
+
+    That is counted twice: over the slots that serve those labels, and over all.
+    """
+    if task.hold is not None:
+        return True
     groups = [group for group in model.groups if group.pool == task.pool.name]
-    free = sum(max(group.capacity - busy(model, group), 0) for group in groups)
+    free = sum(max(group.capacity - filled(model, group), 0) for group in groups)
     labels = task.asked.labels
-    serving = sum(max(group.capacity - busy(model, group), 0) for group in groups if carries(group.labels, labels))
-    called = [other for other in model.tasks.values() if other.called and other.pool is task.pool]
+    serving = sum(max(group.capacity - filled(model, group), 0) for group in groups if carries(group.labels, labels))
+    called = [other for other in model.tasks.values() if other.called and not other.hold and other.pool is task.pool]
     return free > len(called) and serving > sum(other.asked.labels == labels for other in called)
 
 
@@ -120,7 +144,7 @@ def urgency(model: "Model", task: NaiveTask) -> int:
 
 def heads(model: "Model", pool: PoolSettings) -> list[NaiveTask]:
     """Of each class, the first task with a deadline and the first one without, of those that a worker could run now."""
-    candidates = [task for task in model.tasks.values() if task.queued and task.pool is pool]
+    candidates = [task for task in model.tasks.values() if task.queued and task.pool is pool and not task.fixed]
     candidates = [task for task in candidates if groups_with_room(model, task)]
     found = []
     for priority in range(len(POINTS)):
@@ -226,19 +250,47 @@ def pick(model: "Model") -> bool:
     """Let each pool start what it can; who lacks a resource goes into the line."""
     changed = False
     for pool in model.settings.pools:
-        while (task := best(model, pool)) is not None:
+        while serve(model, pool):
             changed = True
-            if task.called or fits(model, task):
-                model.start(task, groups_with_room(model, task)[0])
-            else:
-                if not task.place:
-                    model.places += 1
-                    task.place = model.places
-                    model.note("resource", "parked")
-                else:
-                    model.note("resource", "parked at its place")
-                task.parked = True
     return changed
+
+
+def serve(model: "Model", pool: PoolSettings) -> bool:
+    """One thing that the pool does next; False when there is nothing to do."""
+    task = starts.next_held(model, pool)
+    if task is not None:
+        group = next(group for group in model.groups if (group.pool, group.labels) == (pool.name, task.hold))
+        begin(model, task, group)
+        return True
+    task = starts.next_wanting(model, pool)
+    if task is not None:
+        starts.hold(model, task)
+        return True
+    task = starts.next_due(model, pool) or best(model, pool)
+    if task is not None:
+        begin(model, task, groups_with_room(model, task)[0])
+        return True
+    return False
+
+
+def begin(model: "Model", task: NaiveTask, group: NaiveGroup) -> None:
+    """It is the turn of this task."""
+    if starts.is_missed(task, model.wall()):
+        starts.miss(model, task, "at its turn")
+    elif task.called or fits(model, task):
+        if task.fixed:
+            model.note("start", "on the held slot" if task.hold is not None else "on a free slot")
+        model.start(task, group)
+    else:
+        if not task.place:
+            model.places += 1
+            task.place = model.places
+            model.note("resource", "parked")
+        else:
+            model.note("resource", "parked at its place")
+        if task.hold is not None:
+            model.note("resource", "parked with a slot held")
+        task.parked = True
 
 
 def recall(model: "Model") -> bool:

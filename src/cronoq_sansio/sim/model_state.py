@@ -3,12 +3,15 @@
 from fractions import Fraction
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.cron import Cron
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.settings import PoolSettings, ResourceSettings
-from cronoq_sansio.spec import Condition, RetryPolicy, Scheduling, TaskSpec, TaskStatus
+from cronoq_sansio.spec import Condition, RecurringSpec, RetryPolicy, Scheduling, TaskSpec, TaskStatus
 
 #: Asks for nothing; stands in where a specification has no `scheduling`.
 PLAIN = Scheduling()
+
+RECURRING = "cronoq.recurring"  #: the tag that says of which schedule a task is an occurrence
 
 
 class NaiveEdge:
@@ -50,6 +53,13 @@ class NaiveTask:
         self.stored_edges: list[NaiveEdge] = []
         """The same, met ones included: what a store has."""
         self.estimate = 0
+        """How long it will run: of a fixed start what its reservation was made for, else as of its last queueing."""
+        self.wants = False
+        """SCHEDULED, and a slot should be held for it by now."""
+        self.hold: Labels | None = None
+        """The group that holds a slot for it."""
+        self.hit = False
+        """Its first dispatch was in time."""
         self.tag = -1
         """Of the tenant's share; -1 = was not queued yet, or needs none."""
         self.place = 0
@@ -66,6 +76,32 @@ class NaiveTask:
     def priority(self) -> int:
         """Index of its class."""
         return self.spec.priority
+
+    @property
+    def fixed(self) -> bool:
+        """It has a fixed start."""
+        return self.asked.start is not None
+
+    @property
+    def fixed_start(self) -> int:
+        """Of a task that has one, wall time."""
+        assert self.asked.start is not None
+        return self.asked.start
+
+    @property
+    def latest(self) -> int:
+        """The latest wall time at which a fixed start is in time."""
+        return self.fixed_start + self.asked.tolerance
+
+    @property
+    def reserved(self) -> tuple[int, int]:
+        """What a fixed start reserves: from, and until before."""
+        return self.fixed_start - self.asked.tolerance, self.latest + self.estimate
+
+    @property
+    def schedule(self) -> str:
+        """Name of the schedule that it is an occurrence of; empty without."""
+        return dict(self.spec.tags).get(RECURRING, "")
 
     @property
     def queued(self) -> bool:
@@ -161,6 +197,65 @@ class NaiveResource:
         """When a bucket has so many tokens, on the `now` scale; the capacity allows it."""
         missing = units - self.level
         return self.at if missing <= 0 else self.at + -(-missing * SECOND // Fraction(self.settings.rate))
+
+
+class NaiveSchedule:
+    """A recurring schedule."""
+
+    def __init__(self, spec: RecurringSpec, cron: Cron | None, through: int) -> None:
+        self.spec = spec
+        self.cron = cron
+        """None = the configuration does not support it."""
+        self.through = through
+        """Every fire until this wall time has been dealt with."""
+        self.local = -1
+        """The same on the clock of the zone; -1 = it was no fire."""
+        self.last_task = 0
+        self.next: int | None = None
+        """The first fire that has not been dealt with."""
+
+    @property
+    def asked(self) -> Scheduling:
+        """What its template asks for."""
+        return self.spec.template.scheduling or PLAIN
+
+    def resume(self) -> None:
+        """Find the next fire. A zone may have other rules by now; a time of its clock never comes twice."""
+        if self.cron is not None:
+            after = self.through if self.local < 0 else max(self.through, self.cron.resolve(self.local))
+            fire = self.cron.next(after)
+            self.next = fire.at if fire is not None else None
+
+
+class NaiveFigures:
+    """Sums of one pool since the term began."""
+
+    def __init__(self, pool: PoolSettings) -> None:
+        self.pool = pool
+        self.fixed_starts = 0
+        """Those that were dispatched or missed."""
+        self.hits = 0
+        """Those that were dispatched in time."""
+        self.worked = 0
+        """Nanoseconds that successful attempts took."""
+        self.offered = 0
+        """Slots that workers offered, times nanoseconds."""
+
+
+class NaiveScale:
+    """What the autoscaler thinks of one pool."""
+
+    def __init__(self, pool: PoolSettings) -> None:
+        self.pool = pool
+        self.arrivals = 0
+        """Since the last tick."""
+        self.rate = 0
+        """Millionths of a task per second."""
+        self.current = pool.min
+        self.wanted: list[int] = []
+        """Of every tick."""
+        self.went_down: int | None = None
+        """Time of the last step down."""
 
 
 class NaiveSubmission:

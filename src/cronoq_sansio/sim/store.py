@@ -10,6 +10,10 @@ from cronoq_sansio.engine.records import (
     LoadedRecord,
     OutputStored,
     Record,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringLoaded,
+    RecurringStored,
     TaskChanged,
     TaskFinished,
     TaskInserted,
@@ -18,12 +22,14 @@ from cronoq_sansio.engine.records import (
 
 
 class NaiveStore:
-    """Rows by task id."""
+    """Rows by task id, and by name of schedule."""
 
     def __init__(self) -> None:
         self.inserted: dict[int, TaskInserted] = {}
         self.states: dict[int, TaskChanged | TaskFinished] = {}
         self.outputs: dict[int, OutputStored] = {}
+        self.schedules: dict[str, RecurringStored] = {}
+        self.fired: dict[str, RecurringFired] = {}
 
     def copy(self) -> "NaiveStore":
         """The same rows in a store of its own."""
@@ -31,6 +37,8 @@ class NaiveStore:
         other.inserted = dict(self.inserted)
         other.states = dict(self.states)
         other.outputs = dict(self.outputs)
+        other.schedules = dict(self.schedules)
+        other.fired = dict(self.fired)
         return other
 
     def write(self, records: Iterable[Record]) -> None:
@@ -42,6 +50,13 @@ class NaiveStore:
                 self.outputs[record.task_id] = record
             elif isinstance(record, EdgeResolved):
                 self._resolve(record)
+            elif isinstance(record, RecurringStored):
+                self.schedules[record.spec.name] = record
+            elif isinstance(record, RecurringFired):
+                self.fired[record.name] = record
+            elif isinstance(record, RecurringDeleted):
+                self.schedules.pop(record.name)
+                self.fired.pop(record.name, None)
             else:
                 self.states[record.task_id] = record
 
@@ -63,7 +78,7 @@ class NaiveStore:
         return [task_id for task_id in self.inserted if self.finished(task_id) is None]
 
     def rows(self, since: int = 0) -> list[LoadedRecord]:
-        """What recovery reads: live tasks, and finished ones since then or that a live one depends on."""
+        """What recovery reads: schedules, live tasks, and finished ones since then or that a live one depends on."""
         found: list[LoadedRecord] = []
         parents: set[int] = set()
         for task_id in self.live():
@@ -75,4 +90,5 @@ class NaiveStore:
             if isinstance(state, TaskFinished) and (state.finished >= since or task_id in parents):
                 asked = self.inserted[task_id].spec
                 found.append(FinishedLoaded(task_id, asked.pool, asked.key, state.status, state.finished))
+        found += [RecurringLoaded(row, self.fired.get(name)) for name, row in self.schedules.items()]
         return found

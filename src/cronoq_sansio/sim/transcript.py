@@ -4,7 +4,7 @@ from typing import Any
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.spec import Condition, Priority, TaskSpec
+from cronoq_sansio.spec import DEFAULT_TOLERANCE, Condition, MissPolicy, Overlap, Priority, RecurringSpec, TaskSpec
 
 
 def deed_line(deed: Any, start: int) -> str:
@@ -28,6 +28,8 @@ def event_text(event: ev.Event) -> str:
         return f"TaskSubmitted #{event.request} {spec_text(event.spec)}{' may wait' if event.may_wait else ''}"
     if isinstance(event, ev.BatchSubmitted):
         return f"BatchSubmitted #{event.request} [{' | '.join(map(spec_text, event.specs))}]"
+    if isinstance(event, ev.RecurringPut):
+        return f"RecurringPut #{event.request} {schedule_text(event.spec)}"
     return " ".join([type(event).__name__, *(str(field) for _, field in _fields(event))])
 
 
@@ -42,9 +44,11 @@ def spec_text(spec: TaskSpec) -> str:
         words.append(f"retry={_given(spec.retry)}")
     asked = spec.scheduling
     if asked is not None:
-        for name in ("deadline", "deadline_in", "duration_hint"):
+        for name in ("deadline", "deadline_in", "duration_hint", "start", "start_in"):
             given = getattr(asked, name)
-            words += [f"{name}={(given or 0) / SECOND:g}"] * (given is not None)
+            words += [f"{name}={(given or 0) / SECOND:.12g}"] * (given is not None)
+        words += [f"tolerance={asked.tolerance / SECOND:g}"] * (asked.tolerance != DEFAULT_TOLERANCE)
+        words += [f"if missed {MissPolicy(asked.on_miss).name}"] * (asked.on_miss != MissPolicy.RUN_LATE)
         words += [
             f"after {dependency.ref!r} {Condition(dependency.condition).name}" for dependency in asked.dependencies
         ]
@@ -52,6 +56,15 @@ def spec_text(spec: TaskSpec) -> str:
         words += [f"needs {'='.join(label)}" for label in asked.labels]
         words += [f"tenant={asked.tenant}"] * bool(asked.tenant)
     return " ".join(words)
+
+
+def schedule_text(spec: RecurringSpec) -> str:
+    """Name, times, and what it makes."""
+    words = [spec.name, repr(spec.cron), spec.tz or "UTC", Overlap(spec.overlap).name]
+    words += [f"gap={spec.gap}"] * (spec.gap != "shift")
+    words += [f"fold={spec.fold}"] * (spec.fold != "first")
+    words += ["of the configuration"] * spec.configured
+    return f"{' '.join(words)}: {spec_text(spec.template)}"
 
 
 def _given(retry: Any) -> str:

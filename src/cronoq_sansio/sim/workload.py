@@ -12,20 +12,41 @@ from typing import Protocol, TypeVar
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
+from cronoq_sansio.sim.model_recurring import utc
 from cronoq_sansio.sim.world import Committed, World
-from cronoq_sansio.spec import Condition, Dependency, RetryOverride, RetryPolicy, Scheduling, TaskSpec
+from cronoq_sansio.spec import (
+    Condition,
+    Dependency,
+    MissPolicy,
+    Overlap,
+    RecurringSpec,
+    RetryOverride,
+    RetryPolicy,
+    Scheduling,
+    TaskSpec,
+)
 
 T = TypeVar("T")
 
 #: What a run may leave out, so that the rest is seen more often.
-FEATURES = ("deadlines", "dependencies", "labels", "resources", "tenants", "waiting")
+FEATURES = ("deadlines", "dependencies", "labels", "recurring", "resources", "starts", "tenants", "waiting")
 
 KEYS = tuple(f"k{number}" for number in range(24))
 GPU: ev.Labels = (("gpu", "a100"),)
 GROUPS: tuple[ev.Labels, ...] = ((), GPU, (*GPU, ("zone", "b")))
 DEMANDS: tuple[ev.Labels, ...] = (GPU, GPU, GPU, (("zone", "b"),), (("zone", "nowhere"),))
 NOBODY = 1 << 62  #: an id that no task and no lease has
+OUTAGES = (0, 0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND, 120 * SECOND)
 SPANS = (0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND)
+
+#: When a world may begin: somewhere, and shortly before New York skips an hour and London repeats one.
+BEGINNINGS = (1_000_000 * SECOND, 1_805_006_700 * SECOND, 1_824_943_500 * SECOND)
+SCHEDULES = ("s1", "s2", "s3", "s4")
+#: Seconds first. Some fire in those hours only.
+CRONS = ("*/3 * * * * *", "*/7 * * * * *", "30 * * * * *", "*/5 * 1-2 * * *", "*/4 */10 1 * * *", "* * * * * *")
+BAD_CRONS = ("61 * * * *", "0 0 31 2 *", "")
+ZONES = ("", "America/New_York", "Europe/London", "Australia/Lord_Howe")
+NIGHTLY = TaskSpec(b"", "", "x", "a", 1, "nightly", None, None, (), 10)
 
 RESOURCES = (
     ResourceSettings("api", "token_bucket", rate=2 / 3, burst=2),
@@ -35,7 +56,17 @@ RESOURCES = (
 )
 POLICY = RetryPolicy(3, SECOND, 2.0, 8 * SECOND, True)
 POOLS = (
-    PoolSettings("a", lease_ttl=5 * SECOND, max_pending=8, retry=POLICY, max_pending_by_class=(None, None, 4, 3)),
+    PoolSettings(
+        "a",
+        max=4,
+        min=1,
+        lease_ttl=5 * SECOND,
+        max_pending=8,
+        retry=POLICY,
+        max_pending_by_class=(None, None, 4, 3),
+        cooldown=5 * SECOND,
+        slo=(SECOND, None, None, 7 * SECOND),
+    ),
     PoolSettings(
         "b",
         lease_ttl=9 * SECOND,
@@ -45,9 +76,14 @@ POOLS = (
         await_unknown_dependencies=6 * SECOND,
         max_pending_by_class=(None, None, 3, 0),
         default_duration=3 * SECOND,
+        drain_time=SECOND,
     ),
     PoolSettings(
         "c",
+        max=3,
+        reservable_fraction=0.3,
+        target_utilization=0.37,
+        cooldown=0,
         max_pending=6,
         retry=POLICY,
         overflow="shed_lowest",
@@ -55,7 +91,16 @@ POOLS = (
         max_pending_by_class=(2, None, None, None),
         await_unknown_dependencies=20 * SECOND,
     ),
-    PoolSettings("d", max_pending=4, retry=POLICY, overflow="shed_oldest", fair_share=True),
+    PoolSettings(
+        "d",
+        max=2,
+        reservable_fraction=1.0,
+        autoscale=False,
+        max_pending=4,
+        retry=POLICY,
+        overflow="shed_oldest",
+        fair_share=True,
+    ),
 )
 LIMITS = LimitSettings(key_retention=20 * SECOND, key_retention_max=12, max_pending_total=16, max_payload_bytes=5_000)
 
@@ -70,7 +115,10 @@ def other_settings() -> tuple[Settings, ...]:
     usual = small_settings()
     impatient = tuple(replace(pool, await_unknown_dependencies=SECOND) for pool in POOLS)
     strict = tuple(replace(pool, max_pending=2, overflow="reject", lease_ttl=SECOND) for pool in POOLS)
+    nightly = RecurringSpec("s1", "*/7 * * * * *", "", NIGHTLY, Overlap.ALLOW.value, configured=True)
     return (
+        replace(usual, recurring=(nightly, replace(nightly, name="file", cron="*/5 * 1-2 * * *", tz="Europe/London"))),
+        replace(usual, recurring=(replace(nightly, cron=CRONS[0]),)),
         replace(usual, pools=(POOLS[3], POOLS[0], POOLS[1])),
         replace(usual, resources=(RESOURCES[0], replace(RESOURCES[2], permits=1))),
         replace(usual, pools=impatient),
@@ -152,8 +200,13 @@ class Workload:
         attempts = pick([1, 2, 3]) if not self.one_in(50) else 0
         retry = pick([None, RetryOverride(attempts, None, None, None, None), RetryOverride(2, 0, None, None, False)])
         size = pick([10, 20, 300]) if not self.one_in(40) else 5_000
-        awaited = [edge.key for task in self.world.model.tasks.values() for edge in task.edges if edge.key]
-        key = pick(["", pick(keys)]) if not awaited or not self.one_in(3) else pick(awaited)
+        coveted = [edge.key for task in self.world.model.tasks.values() for edge in task.edges if edge.key]
+        coveted += [
+            f"{known.spec.template.key}@{utc(known.next)}"
+            for known in self.world.model.schedules.values()
+            if known.spec.template.key and known.next is not None
+        ]
+        key = pick(["", pick(keys)]) if not coveted or not self.one_in(3) else pick(coveted)
         timeout = pick([None, None, 3 * SECOND])
         asked = self.scheduling(keys)
         return TaskSpec(b"", "", pick(["", "x", "y"]), pool, pick(range(4)), key, timeout, retry, (), size, asked)
@@ -179,7 +232,20 @@ class Workload:
                 resources[pick(["api", "db", "nothing"])] = pick([0, 1, 9])
         labels = pick(DEMANDS) if "labels" in features and self.one_in(3) else ()
         tenant = pick(["", "red", "white", "blue"]) if "tenants" in features else ""
-        return Scheduling(deadline, deadline_in, hint, dependencies, tuple(sorted(resources.items())), labels, tenant)
+        asked = Scheduling(deadline, deadline_in, hint, dependencies, tuple(sorted(resources.items())), labels, tenant)
+        return self.with_start(asked) if "starts" in features and self.one_in(3) else asked
+
+    def with_start(self, asked: Scheduling) -> Scheduling:
+        """The same with a fixed start: in the past, now, or soon."""
+        pick = self.choices.pick
+        tolerance, policy = pick([0, 1, SECOND, SECOND, 4 * SECOND]), pick(list(MissPolicy)).value
+        hint = pick([asked.duration_hint, 0, SECOND, 6 * SECOND])
+        start = start_in = None
+        if self.one_in(2):
+            start = max(self.world.model.wall() + pick([-20, -1, 0, 1, 2, 3, 5, 8, 15, 40]) * SECOND, 0)
+        else:
+            start_in = pick([0, 1, SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND])
+        return replace(asked, duration_hint=hint, start=start, start_in=start_in, tolerance=tolerance, on_miss=policy)
 
     def dependency(self, keys: Sequence[str]) -> Dependency:
         """An edge, mostly to a task that exists."""
@@ -214,7 +280,8 @@ class Workload:
     def submit_again(self) -> None:
         """Somebody does not know whether a submission arrived, and repeats it."""
         model = self.world.model
-        specs = [waiting.spec for waiting in model.waiting] or [task.spec for task in model.tasks.values()]
+        specs = [task.spec for task in model.tasks.values() if not task.schedule]  # those have a tag that is reserved
+        specs = [waiting.spec for waiting in model.waiting] or specs
         if specs:
             self.send(ev.TaskSubmitted(self.request(), self.choices.pick(specs), self.one_in(2)))
 
@@ -237,12 +304,60 @@ class Workload:
         """Somebody begins or ends to watch."""
         self.send(ev.TransitionsWatched(self.one_in(2)))
 
+    # --- schedules
+
+    def put_schedule(self) -> None:
+        """Somebody adds a schedule, or replaces one."""
+        if "recurring" not in self.features:
+            self.remove_schedule()
+            return
+        pick, one_in = self.choices.pick, self.one_in
+        cron = pick(CRONS[:-1]) if not one_in(8) else pick([CRONS[-1], *BAD_CRONS])
+        zone = pick(ZONES) if not one_in(30) else "Mars/Base"
+        overlap, gap, fold = pick(list(Overlap)).value, pick(["shift", "skip"]), pick(["first", "last", "both"])
+        known = self.world.model.schedules.get(name := pick(SCHEDULES))
+        if known is not None and one_in(2):
+            cron, zone, gap, fold = known.spec.cron, known.spec.tz, known.spec.gap, known.spec.fold
+        self.send(ev.RecurringPut(self.request(), RecurringSpec(name, cron, zone, self.template(), overlap, gap, fold)))
+
+    def template(self) -> TaskSpec:
+        """Of a schedule, nearly always without what a template must not have."""
+        pick, spec = self.choices.pick, self.spec()
+        asked = spec.scheduling
+        if asked is not None and not self.one_in(30):
+            asked = replace(asked, deadline=None, start=None, start_in=None, dependencies=())
+            asked = replace(asked, tolerance=pick([0, SECOND, 2 * SECOND]), on_miss=pick(list(MissPolicy)).value)
+        return replace(spec, key=pick(["", "nightly", "hourly"]), scheduling=pick([asked, asked, None]))
+
+    def remove_schedule(self) -> None:
+        """Somebody removes a schedule."""
+        self.send(ev.RecurringRemoved(self.request(), self.choices.pick(SCHEDULES)))
+
+    def begin_again(self) -> None:
+        """Somebody removes a schedule and adds it again, and perhaps cancels its last task before."""
+        schedules = sorted(self.world.model.schedules.items())
+        if schedules:
+            name, known = self.choices.pick(schedules)
+            if self.one_in(2):
+                self.send(ev.TaskCancelled(self.request(), known.last_task))
+            self.send(ev.RecurringRemoved(self.request(), name))
+            self.send(ev.RecurringPut(self.request(), replace(known.spec, configured=False)))
+
     # --- workers
 
     def offer_slots(self) -> None:
         """Workers come or go."""
         pool, labels = self.choices.pick(self.world.settings.pools), self.choices.pick(GROUPS)
         self.send(ev.GroupCapacitySet(pool.name, labels, self.choices.pick([0, 1, 1, 2, 3])))
+
+    def lose_slots(self) -> None:
+        """A worker leaves from whose group a slot was held, or any other."""
+        holds = [(task.spec.pool, task.hold) for task in self.world.model.tasks.values() if task.hold is not None]
+        if not holds:
+            self.offer_slots()
+            return
+        pool, labels = self.choices.pick(sorted(holds))
+        self.send(ev.GroupCapacitySet(pool, labels, self.choices.pick([0, 1, 1])))
 
     def release(self) -> None:
         """A lease reaches its worker."""
@@ -321,7 +436,7 @@ class Workload:
 
     def move_clock(self) -> None:
         """The host's wall clock jumps."""
-        self.send(ev.WallClockMoved(self.choices.pick([-30, -3, 0, 0, 2, 25]) * SECOND))
+        self.send(ev.WallClockMoved(self.choices.pick([-30, -3, 0, 0, 2, 25, 100]) * SECOND))
 
     def stall(self) -> None:
         """The process stands still."""
@@ -348,7 +463,7 @@ class Workload:
         """The process dies and another takes over."""
         if self.together is None:
             changed = small_settings() if not self.one_in(4) else self.choices.pick(other_settings())
-            self.world.crash(self.choices.pick(SPANS), self.choices.pick([-10, 0, 0, 10]) * SECOND, changed)
+            self.world.crash(self.choices.pick(OUTAGES), self.choices.pick([-10, 0, 0, 10]) * SECOND, changed)
             for _ in range(self.choices.pick([0, 4, 8])):
                 self.offer_slots()
 
@@ -383,8 +498,12 @@ OFTEN = {
     "submit_batch": 6,
     "cancel": 4,
     "withdraw": 2,
+    "put_schedule": 3,
+    "remove_schedule": 1,
+    "begin_again": 1,
     "watch": 1,
     "offer_slots": 10,
+    "lose_slots": 2,
     "release": 5,
     "release_all": 12,
     "give_back": 3,
@@ -399,7 +518,7 @@ OFTEN = {
     "hold_cascades": 4,
     "pass_time": 14,
     "oversleep": 3,
-    "move_clock": 1,
+    "move_clock": 2,
     "stall": 1,
     "stall_commits": 1,
     "commit": 6,

@@ -1,8 +1,8 @@
 """An engine and the naive model under the same events, beside a store that lags behind and survives crashes.
 
 After every step both must have said the same, in the same order, and look alike; the rows written so far must be what
-the model says they are; whatever was acknowledged must be kept. The first difference raises `Divergence`, whose message
-is a transcript: one line per event, then what was expected and what was found.
+the model says they are; whatever was acknowledged must be kept; no occurrence is made twice. The first difference
+raises `Divergence`, whose message is a transcript: one line per event, then what was expected and what was found.
 
 What is done to a world is a list of *deeds*, plain values. So a run can be written down, played again (`play`) and cut
 down to what matters (`shrink.py`).
@@ -16,13 +16,22 @@ from cronoq_sansio.engine.actions import (
     Answer,
     EngineStep,
     OnceDurable,
+    RecurringAdded,
+    RecurringGone,
     TaskEnded,
 )
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.engine.records import Record, TaskInserted
+from cronoq_sansio.engine.records import (
+    Record,
+    RecurringDeleted,
+    RecurringFired,
+    RecurringStored,
+    TaskInserted,
+)
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.sim import checks, model_recovery
 from cronoq_sansio.sim.model import Model, Said
+from cronoq_sansio.sim.occurrences import Occurrences
 from cronoq_sansio.sim.store import NaiveStore
 from cronoq_sansio.sim.transcript import deed_line
 from cronoq_sansio.values import value
@@ -56,6 +65,8 @@ class Crashed:
     """Those of the successor."""
 
 
+GONE = RecurringGone(True)
+
 Deed = Happened | Committed | Crashed
 
 
@@ -86,10 +97,15 @@ class World:
         self.untold: list[OnceDurable] = []
         self.rows = NaiveStore()
         """What the store will say once everything is committed."""
-        self.written: dict[int, int] = {}
-        """Of each task, the last step of this term that wrote it."""
+        self.written: dict[int | str, int] = {}
+        """Of each task and schedule, the last step of this term that wrote it."""
+        self.latest_wall = now
+        """The latest time that the wall clock of this term has shown."""
         self.promised: list[int] = []
         """Tasks that a caller knows of."""
+        self.occurrences = Occurrences()
+        self.asked: dict[object, str] = {}
+        """Of each request about a schedule, its name."""
         self.ends: dict[int, int] = {}
         """Ends that somebody was told of."""
 
@@ -140,6 +156,11 @@ class World:
     # --- a step
 
     def _handle(self, deed: Happened) -> list[Said]:
+        self.asked |= {
+            event.request: event.spec.name if isinstance(event, ev.RecurringPut) else event.name
+            for event in deed.events
+            if isinstance(event, (ev.RecurringPut, ev.RecurringRemoved))
+        }
         expected = self.model.handle(deed.events, deed.now)
         step = self.engine.handle(deed.events, deed.now)
         found = self._take(step, expected)
@@ -147,8 +168,9 @@ class World:
         if dispatched and (idle := checks.idle(self.model)):
             raise self._divergence("a task waits although it could start", idle)
         fired = type(deed.events[-1]) is ev.TimerFired if deed.events else False
-        due = self.engine.next_timeout()
-        if fired and due is not None and due <= self.engine.now:
+        due, expected_due = self.engine.next_timeout(), self.model.due()
+        idle_again = expected_due is None or expected_due > self.engine.now
+        if fired and idle_again and due is not None and due <= self.engine.now:
             raise self._divergence("a timer fired and is due again at once", [])
         return found
 
@@ -162,6 +184,13 @@ class World:
         self.engine.check_invariants(step)
         if self.steps % FULL_SCAN == 0:
             self.engine.check_invariants(None)
+        self.latest_wall = max(self.latest_wall, self.model.wall())
+        if wrong := checks.too_early(step, self.latest_wall):
+            raise self._divergence("something starts before its time", wrong)
+        if wrong := checks.held_in_vain(self.engine):
+            raise self._divergence("a slot is held that is not there", wrong)
+        if wrong := self.occurrences.written(step.writes, self.rows):
+            raise self._divergence("an occurrence was made twice", wrong)
         self.rows.write(step.writes)
         self.uncommitted += step.writes
         self.untold += step.once_durable
@@ -190,24 +219,31 @@ class World:
         fresh = {record.task_id for record in step.writes if isinstance(record, TaskInserted)}
         found = []
         for action in step.once_durable:
-            for task_id in checks.shown_by(action):
-                new = task_id in fresh or isinstance(action, TaskEnded)
-                newest = step.number if new else self.written.get(task_id, 0)
+            shown: list[int | str] = [*checks.shown_by(action)]
+            if isinstance(action, Answer) and isinstance(action.outcome, (RecurringAdded, RecurringGone)):
+                shown = [self.asked[action.request]]
+            for name in shown:
+                changes = action.outcome if isinstance(action, Answer) else None
+                new = name in fresh or isinstance(action, TaskEnded) or changes in (RecurringAdded(), GONE)
+                newest = step.number if new else self.written.get(name, 0)
                 if not newest <= action.after <= step.number:
                     found.append(f"{action} waits for step {action.after}, what it shows was written by {newest}")
-        self.written.update((record.task_id, step.number) for record in step.writes)
+        self.written.update((written_by(record), step.number) for record in step.writes)
         return found
 
     # --- durability
 
     def _commit(self) -> None:
         self.store.write(self.uncommitted)
+        self.occurrences.committed(self.uncommitted)
         self.uncommitted.clear()
         for action in self.untold:
             if isinstance(action, TaskEnded):
                 self._told_end(action.task.id, action.task.status)
             elif isinstance(action, Answer):
                 self.promised += checks.shown_by(action)
+                if isinstance(action.outcome, (RecurringAdded, RecurringGone)):
+                    self.occurrences.told(self.asked[action.request], there=action.outcome == RecurringAdded())
         self.untold.clear()
 
     def _told_end(self, task_id: int, status: int) -> None:
@@ -246,7 +282,9 @@ class World:
         while self.engine.settle(deed.now):
             pass
         self.rows = self.store.copy()
+        self.occurrences.crashed(self.rows)
         self.written.clear()
+        self.latest_wall = deed.now + deed.wall_offset
         found = self._take(self.engine.begin(deed.now), model.said)
         self.engine.check_invariants(None)
         self._keep_promises()
@@ -256,6 +294,9 @@ class World:
         for task_id in self.promised:
             if task_id not in self.rows.inserted:
                 raise self._divergence("an acknowledged task is lost", [f"task {task_id}"])
+        for name in self.occurrences.promised:
+            if name not in self.rows.schedules:
+                raise self._divergence("an acknowledged schedule is lost", [f"schedule {name}"])
         for task_id, status in self.ends.items():
             row = self.rows.finished(task_id)
             if row is None or row.status != status:
@@ -264,6 +305,13 @@ class World:
     def _divergence(self, what: str, details: Sequence[str]) -> Divergence:
         cut = [f"… {len(self.lines) - SHOWN} lines before"] if len(self.lines) > SHOWN else []
         return Divergence(what, "\n".join([*cut, *self.lines[-SHOWN:], "", *details]))
+
+
+def written_by(record: Record) -> int | str:
+    """Which row it is of: the id of a task, or the name of a schedule."""
+    if isinstance(record, RecurringStored):
+        return record.spec.name
+    return record.name if isinstance(record, (RecurringFired, RecurringDeleted)) else record.task_id
 
 
 def _parts(expected: object, found: object) -> list[str]:

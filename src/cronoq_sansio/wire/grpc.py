@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from cronoq_sansio import limits as fixed
+from cronoq_sansio.checks import invalid
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.access import Principal, allows
 from cronoq_sansio.service.messages import (
@@ -28,7 +29,6 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2, status
-from cronoq_sansio.wire.checks import invalid
 from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX_SIZE, MessageReader
@@ -152,8 +152,6 @@ class GrpcServer:
         refused = None if self._refusal is None else self._refusal()
         if refused is not None:
             return refused
-        if route.decode is None and not route.streaming:
-            return Rejection(Code.UNIMPLEMENTED, f"{route.name} is not built in this version of the server")
         if fields.get(b"grpc-encoding", b"identity") not in (b"identity", b"gzip"):
             details = (("grpc-accept-encoding", "identity,gzip"),)
             return Rejection(Code.UNIMPLEMENTED, "grpc-encoding: only identity and gzip are supported", details)

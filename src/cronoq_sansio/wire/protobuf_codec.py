@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
+from cronoq_sansio.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MESSAGE_HEADROOM
@@ -40,7 +41,14 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import check_text, duration, invalid
+from cronoq_sansio.wire.protobuf_recurring import (
+    decode_add_recurring,
+    decode_list_recurring,
+    decode_remove_recurring,
+    encode_recurring_added,
+    encode_recurring_list,
+    encode_recurring_removed,
+)
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
@@ -59,7 +67,7 @@ class Route:
     streaming: bool
     """True for `Workers.Work`, the only method with a stream of requests."""
     decode: Callable[[bytes, LimitSettings], Request | Rejection] | None
-    """None: not built, the answer is UNIMPLEMENTED."""
+    """None for `Workers.Work`."""
     encode: Callable[[Message], bytes] | Callable[[StatusEvent], bytes] | None
     events: bool = False
     """True for `Tasks.Watch`, the only method with one request and a stream of answers."""
@@ -73,7 +81,7 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     try:
         message = pb.SubmitRequest.FromString(data)
     except DecodeError:
-        return _undecodable("SubmitRequest")
+        return undecodable("SubmitRequest")
     if not message.HasField("task"):
         return invalid("task: must be set")
     spec = decode_spec(message.task, len(data), limits)
@@ -93,7 +101,7 @@ def decode_batch(data: bytes, limits: LimitSettings) -> SubmitBatch | Rejection:
     try:
         message = pb.SubmitBatchRequest.FromString(data)
     except DecodeError:
-        return _undecodable("SubmitBatchRequest")
+        return undecodable("SubmitBatchRequest")
     tasks = message.tasks
     if len(tasks) > limits.max_tasks_per_batch:
         allowed = limits.max_tasks_per_batch
@@ -127,7 +135,7 @@ def decode_cancel(data: bytes, limits: LimitSettings) -> Cancel | Rejection:
     try:
         message = pb.CancelRequest.FromString(data)
     except DecodeError:
-        return _undecodable("CancelRequest")
+        return undecodable("CancelRequest")
     task = _decode_ref(message.task, limits)
     return task if isinstance(task, Rejection) else Cancel(task)
 
@@ -137,7 +145,7 @@ def decode_get(data: bytes, limits: LimitSettings) -> Get | Rejection:
     try:
         message = pb.GetRequest.FromString(data)
     except DecodeError:
-        return _undecodable("GetRequest")
+        return undecodable("GetRequest")
     task = _decode_ref(message.task, limits)
     return task if isinstance(task, Rejection) else Get(task)
 
@@ -147,7 +155,7 @@ def decode_wait(data: bytes, limits: LimitSettings) -> Wait | Rejection:
     try:
         message = pb.WaitRequest.FromString(data)
     except DecodeError:
-        return _undecodable("WaitRequest")
+        return undecodable("WaitRequest")
     task = _decode_ref(message.task, limits)
     if isinstance(task, Rejection):
         return task
@@ -171,7 +179,7 @@ def _decode_empty(data: bytes) -> Rejection | None:
     try:
         pb.Empty.FromString(data)
     except DecodeError:
-        return _undecodable("Empty")
+        return undecodable("Empty")
     return None
 
 
@@ -180,7 +188,7 @@ def decode_list(data: bytes, limits: LimitSettings) -> ListTasks | Rejection:
     try:
         message = pb.ListTasksRequest.FromString(data)
     except DecodeError:
-        return _undecodable("ListTasksRequest")
+        return undecodable("ListTasksRequest")
     pools = tuple(message.pools)
     fault = _check_pools(pools, limits)
     if fault is not None:
@@ -196,7 +204,7 @@ def decode_watch(data: bytes, limits: LimitSettings) -> Watch | Rejection:
     try:
         message = pb.WatchRequest.FromString(data)
     except DecodeError:
-        return _undecodable("WatchRequest")
+        return undecodable("WatchRequest")
     pools, ids, keys = tuple(message.pools), tuple(message.ids), tuple(message.keys)
     most = limits.max_tasks_per_batch
     if len(ids) + len(keys) > most:
@@ -219,10 +227,6 @@ def _check_pools(pools: tuple[str, ...], limits: LimitSettings) -> Rejection | N
         if fault is not None:
             return fault
     return None
-
-
-def _undecodable(name: str) -> Rejection:
-    return invalid(f"the message is not a valid cronoq.v1.{name} (damaged, or text that is not UTF-8)")
 
 
 def _decode_ref(ref: pb.TaskRef, limits: LimitSettings) -> TaskRef | Rejection:
@@ -353,22 +357,26 @@ def encode_snapshot(reply: Message) -> bytes:
 
 
 def _pool(pool: PoolSnapshot, workers: int) -> pb.PoolSnapshot:
-    """What is not measured (fixed starts, efficiency) has the value of an empty window (server.md section 10)."""
     figures = pool.figures
     return pb.PoolSnapshot(
         name=pool.name,
         capacity=pool.capacity,
         busy=pool.busy,
+        held=pool.held,
+        desired=pool.desired,
         pending_by_class=pool.pending_by_class,
+        reservations=pool.reservations,
         dispatched=figures.dispatched,
         succeeded=figures.succeeded,
         failed=figures.failed,
         priority_adherence=figures.priority_adherence,
-        fixed_start_hit_rate=1.0,
+        fixed_start_hit_rate=figures.fixed_start_hit_rate,
         utilization=figures.utilization,
+        schedule_efficiency=figures.schedule_efficiency,
         wait_p50_s=figures.wait_p50,
         wait_p90_s=figures.wait_p90,
         wait_p99_s=figures.wait_p99,
+        cost=pool.cost,
         workers_connected=workers,
         groups=[
             pb.WorkerGroup(labels=dict(group.labels), capacity=group.capacity, busy=group.busy) for group in pool.groups
@@ -382,8 +390,8 @@ def _pool(pool: PoolSnapshot, workers: int) -> pb.PoolSnapshot:
 def _unary(
     service: str,
     method: str,
-    decode: Callable[[bytes, LimitSettings], Request | Rejection] | None = None,
-    encode: Callable[[Message], bytes] | None = None,
+    decode: Callable[[bytes, LimitSettings], Request | Rejection],
+    encode: Callable[[Message], bytes],
 ) -> Route:
     name = f"{service}.{method}"
     return Route(f"/cronoq.v1.{service}/{method}".encode(), name, METHOD_ROLES[name], False, decode, encode)
@@ -406,9 +414,9 @@ ROUTES: dict[bytes, Route] = {
         WATCH,
         WORK,
         _unary("Admin", "Snapshot", decode_snapshot, encode_snapshot),
-        _unary("Admin", "AddRecurring"),
-        _unary("Admin", "RemoveRecurring"),
+        _unary("Admin", "AddRecurring", decode_add_recurring, encode_recurring_added),
+        _unary("Admin", "RemoveRecurring", decode_remove_recurring, encode_recurring_removed),
         _unary("Admin", "ListWorkers", decode_list_workers, encode_workers),
-        _unary("Admin", "ListRecurring"),
+        _unary("Admin", "ListRecurring", decode_list_recurring, encode_recurring_list),
     )
 }

@@ -10,35 +10,42 @@ Invariant: a field of the contract is read or refused, never ignored.
 
 from collections.abc import Sequence
 
-from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_RESOURCE_NAME, MESSAGE_HEADROOM
-from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.spec import Condition, Dependency, Priority, RetryOverride, Scheduling, TaskSpec
-from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import (
+from cronoq_sansio.checks import (
     check_key,
     check_labels,
-    check_pairs,
+    check_resources,
+    check_tags,
     check_text,
     duration,
     invalid,
     unix_time,
 )
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import (
+    DEFAULT_KIND,
+    DEFAULT_POOL,
+    DEFAULT_TOLERANCE,
+    Condition,
+    Dependency,
+    MissPolicy,
+    Priority,
+    RetryOverride,
+    Scheduling,
+    TaskSpec,
+)
+from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import too_large
 
-DEFAULT_POOL = "default"
-DEFAULT_KIND = "default"
-RESERVED_TAGS = "cronoq."
-
-_UNBUILT_OPTIONAL = ("start_in_s", "start_unix_ns", "tolerance_s")
 _ON_SUCCESS = int(Condition.ON_SUCCESS)
 _LAST_CONDITION = int(max(Condition))
+_RUN_LATE = int(MissPolicy.RUN_LATE)
+_LAST_POLICY = int(max(MissPolicy))
 
 
 def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> TaskSpec | Rejection:
     """A `TaskSpec`, checked. `received` is an upper bound of its encoded size, known without encoding it again."""
-    if task.on_miss or task.HasField("start_in_s") or task.HasField("start_unix_ns") or task.HasField("tolerance_s"):
-        return _unbuilt(task)
     size, largest = received, limits.max_message_bytes - MESSAGE_HEADROOM
     if size > largest:
         size = task.ByteSize()
@@ -52,19 +59,19 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         or check_text("kind", kind, limits.max_kind_len)
         or check_text("pool", pool, MAX_POOL_NAME)
         or check_key("key", key, limits.max_key_len)
-        or (_check_tags(pairs, limits) if pairs else None)
+        or (check_tags(pairs, limits) if pairs else None)
     )
     if fault is not None:
         return fault
     priority = task.priority
     if not 0 <= priority <= 4:
         return invalid(f"priority: {priority} is not a number of the enumeration Priority")
-    timeout = None
-    if task.HasField("timeout_s"):
-        parsed = duration("timeout_s", task.timeout_s)
-        if type(parsed) is Rejection:
-            return parsed
-        timeout = parsed
+    on_miss = task.on_miss  # means nothing without a start, and asks for nothing then
+    if not 0 <= on_miss <= _LAST_POLICY:
+        return invalid(f"on_miss: {on_miss} is not a number of the enumeration MissPolicy")
+    timeout = duration("timeout_s", task.timeout_s) if task.HasField("timeout_s") else None
+    if type(timeout) is Rejection:
+        return timeout
     retry = _retry(task.retry) if task.HasField("retry") else None
     if type(retry) is Rejection:
         return retry
@@ -77,6 +84,9 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         or task.HasField("deadline_in_s")
         or task.HasField("deadline_unix_ns")
         or task.HasField("duration_hint_s")
+        or task.HasField("start_in_s")
+        or task.HasField("start_unix_ns")
+        or task.HasField("tolerance_s")
     ):
         scheduling = _scheduling(task, limits)
         if type(scheduling) is Rejection:
@@ -94,19 +104,6 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         size,
         scheduling,  # type: ignore[arg-type]
     )
-
-
-def _unbuilt(task: pb.TaskSpec) -> Rejection:
-    """Fields of the contract that this version does not act on are refused, never ignored."""
-    field = next((name for name in _UNBUILT_OPTIONAL if task.HasField(name)), "on_miss")
-    return Rejection(Code.UNIMPLEMENTED, f"{field}: not built in this version of the server, leave it unset")
-
-
-def _check_tags(pairs: tuple[tuple[str, str], ...], limits: LimitSettings) -> Rejection | None:
-    for name, _ in pairs:
-        if name.startswith(RESERVED_TAGS):
-            return invalid(f"tags: names that begin with {RESERVED_TAGS!r} are reserved")
-    return check_pairs("tags", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
 
 
 def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:
@@ -131,28 +128,66 @@ def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:
 
 def _scheduling(task: pb.TaskSpec, limits: LimitSettings) -> Scheduling | Rejection:
     """What a task asks of the scheduler beyond pool and class."""
-    if task.HasField("deadline_in_s") and task.HasField("deadline_unix_ns"):
-        return invalid("deadline_in_s and deadline_unix_ns: both are set, at most one of them is allowed")
-    deadline_in = duration("deadline_in_s", task.deadline_in_s) if task.HasField("deadline_in_s") else None
-    if isinstance(deadline_in, Rejection):
-        return deadline_in
-    deadline = unix_time("deadline_unix_ns", task.deadline_unix_ns) if task.HasField("deadline_unix_ns") else None
-    if isinstance(deadline, Rejection):
-        return deadline
+    deadline_in, deadline, fault = _relative_or_absolute(
+        "deadline_in_s",
+        task.deadline_in_s if task.HasField("deadline_in_s") else None,
+        "deadline_unix_ns",
+        task.deadline_unix_ns if task.HasField("deadline_unix_ns") else None,
+    )
+    if fault is not None:
+        return fault
     hint = duration("duration_hint_s", task.duration_hint_s) if task.HasField("duration_hint_s") else None
     if isinstance(hint, Rejection):
         return hint
+    start_in, start, fault = _relative_or_absolute(
+        "start_in_s",
+        task.start_in_s if task.HasField("start_in_s") else None,
+        "start_unix_ns",
+        task.start_unix_ns if task.HasField("start_unix_ns") else None,
+    )
+    if fault is not None:
+        return fault
+    tolerance, on_miss = DEFAULT_TOLERANCE, _RUN_LATE
+    if start_in is not None or start is not None:
+        on_miss = task.on_miss or _RUN_LATE
+    elif task.HasField("tolerance_s"):
+        return invalid("tolerance_s: is set without a fixed start; set start_in_s or start_unix_ns too")
+    if task.HasField("tolerance_s"):
+        parsed = duration("tolerance_s", task.tolerance_s)
+        if isinstance(parsed, Rejection):
+            return parsed
+        tolerance = parsed
     dependencies = _dependencies(task.deps, limits)
     if isinstance(dependencies, Rejection):
         return dependencies
     resources = tuple(sorted(task.resources.items()))
     labels = tuple(sorted(task.labels.items()))
     fault = (
-        (_check_resources(resources, limits) if resources else None)
+        (check_resources(resources, limits) if resources else None)
         or check_labels(labels, limits)
         or check_text("tenant", task.tenant, limits.max_key_len)
     )
-    return fault or Scheduling(deadline, deadline_in, hint, dependencies, resources, labels, task.tenant)
+    return fault or Scheduling(
+        deadline, deadline_in, hint, dependencies, resources, labels, task.tenant, start, start_in, tolerance, on_miss
+    )
+
+
+def _relative_or_absolute(
+    relative: str, after: float | None, absolute: str, at: int | None
+) -> tuple[int | None, int | None, Rejection | None]:
+    """A time in its two forms, by name and value, of which one may be set: nanoseconds from now, and since 1970.
+
+    What is stored is their sum with the arrival: 100 years from now fit 63 bits until the year 2162.
+    """
+    if after is not None and at is not None:
+        return None, None, invalid(f"{relative} and {absolute}: both are set, at most one of them is allowed")
+    parsed = None if after is None else duration(relative, after)
+    if isinstance(parsed, Rejection):
+        return None, None, parsed
+    moment = None if at is None else unix_time(absolute, at)
+    if isinstance(moment, Rejection):
+        return None, None, moment
+    return parsed, moment, None
 
 
 def _dependencies(deps: Sequence[pb.Dep], limits: LimitSettings) -> tuple[Dependency, ...] | Rejection:
@@ -177,19 +212,3 @@ def _dependencies(deps: Sequence[pb.Dep], limits: LimitSettings) -> tuple[Depend
                 return fault
         found.append(Dependency(target, condition or _ON_SUCCESS))
     return tuple(found)
-
-
-def _check_resources(resources: tuple[tuple[str, int], ...], limits: LimitSettings) -> Rejection | None:
-    """Sorted by name, so an empty one comes first."""
-    count, most = len(resources), limits.max_resources
-    if count > most:
-        return invalid(f"resources: {count} entries, at most {most} are allowed (limits.max_resources)")
-    if not resources[0][0]:
-        return invalid("resources: a name is empty")
-    for name, units in resources:
-        fault = check_text("resources: a name", name, MAX_RESOURCE_NAME)
-        if fault is not None:
-            return fault
-        if not units:
-            return invalid(f"resources[{name!r}]: found 0 units; allowed is at least 1")
-    return None

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
+from cronoq_sansio.checks import check_labels, check_text, clean_name, cut_text, duration, invalid
 from cronoq_sansio.clock import seconds
 from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
@@ -32,9 +33,8 @@ from cronoq_sansio.service.messages import (
     ToWorker,
 )
 from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import DEFAULT_POOL
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.checks import check_labels, check_text, clean_name, cut_text, duration, invalid
-from cronoq_sansio.wire.protobuf_spec import DEFAULT_POOL
 
 _EMPTY = EmptyMessage()
 

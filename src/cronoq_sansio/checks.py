@@ -1,7 +1,7 @@
-"""Checks of single values in a request against the fixed and the configured limits (server.md section 1, `[limits]`).
+"""Checks of single values against the fixed and the configured limits (server.md section 1, `[limits]`).
 
-Each returns a `Rejection` that names the field and what is allowed, or None when the value is fine. Lengths count
-bytes of UTF-8.
+Requests are held to them, and so is what the configuration file says of tasks. Each returns a `Rejection` that names
+the field and what is allowed, or None when the value is fine. Lengths count bytes of UTF-8.
 """
 
 import re
@@ -9,15 +9,23 @@ from collections.abc import Iterable, Sequence
 
 from cronoq_sansio.clock import MAX_CLIENT_DURATION, ns, seconds
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_RESOURCE_NAME
 from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import RESERVED_TAGS
 
 _MAX_SECONDS = seconds(MAX_CLIENT_DURATION)
 _OCCURRENCE_KEY = re.compile(r"@[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}Z\Z")
+OCCURRENCE_KEY_LENGTH = len("@2027-03-14T07:00:00Z")  #: what an occurrence's key has more than the template's
 
 
 def invalid(message: str) -> Rejection:
     """A malformed request."""
     return Rejection(Code.INVALID, message)
+
+
+def undecodable(name: str) -> Rejection:
+    """Bytes that are no message `name`."""
+    return invalid(f"the message is not a valid cronoq.v1.{name} (damaged, or text that is not UTF-8)")
 
 
 def check_text(field: str, value: str, limit: int) -> Rejection | None:
@@ -40,6 +48,16 @@ def check_key(field: str, value: str, limit: int) -> Rejection | None:
     return fault
 
 
+def check_key_prefix(field: str, value: str, limit: int) -> Rejection | None:
+    """The key of a schedule's template: `limit` holds for the keys of the occurrences, which are longer."""
+    longest = max(limit - OCCURRENCE_KEY_LENGTH, 0)
+    fault = check_text(field, value, longest)
+    if fault is not None and len(value.encode()) > longest:
+        rest = f"limits.max_key_len less {OCCURRENCE_KEY_LENGTH} for the time of the occurrence"
+        return invalid(f"{fault.message} ({rest})")
+    return fault or check_key(field, value, limit)
+
+
 def check_pairs(
     field: str, pairs: Iterable[tuple[str, str]], count: int, max_pairs: int, limit: int
 ) -> Rejection | None:
@@ -53,12 +71,36 @@ def check_pairs(
     return None
 
 
+def check_tags(pairs: Sequence[tuple[str, str]], limits: LimitSettings) -> Rejection | None:
+    """Tags that a caller may give a task."""
+    for name, _ in pairs:
+        if name.startswith(RESERVED_TAGS):
+            return invalid(f"tags: names that begin with {RESERVED_TAGS!r} are reserved")
+    return check_pairs("tags", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
+
+
 def check_labels(pairs: Sequence[tuple[str, str]], limits: LimitSettings) -> Rejection | None:
     """Labels, sorted by name, that a worker has or that a task asks for: an empty name is none."""
     fault = check_pairs("labels", pairs, len(pairs), limits.max_tags, limits.max_tag_len)
     if fault is None and pairs and not pairs[0][0]:
         return invalid("labels: a name is empty")
     return fault
+
+
+def check_resources(resources: tuple[tuple[str, int], ...], limits: LimitSettings) -> Rejection | None:
+    """Resources that a task asks for, sorted by name, so an empty one comes first."""
+    count, most = len(resources), limits.max_resources
+    if count > most:
+        return invalid(f"resources: {count} entries, at most {most} are allowed (limits.max_resources)")
+    if not resources[0][0]:
+        return invalid("resources: a name is empty")
+    for name, units in resources:
+        fault = check_text("resources: a name", name, MAX_RESOURCE_NAME)
+        if fault is not None:
+            return fault
+        if not units:
+            return invalid(f"resources[{name!r}]: found 0 units; allowed is at least 1")
+    return None
 
 
 def duration(field: str, value: float) -> int | Rejection:

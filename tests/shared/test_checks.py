@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cronoq_sansio.checks import check_key, check_key_prefix, check_pairs, check_text, clean_name, cut_text, duration
 from cronoq_sansio.clock import MAX_CLIENT_DURATION, SECOND
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.wire.checks import check_key, check_pairs, check_text, clean_name, cut_text, duration
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,24 @@ def test_text_counts_bytes_and_refuses_nul(value: str, fine: bool) -> None:
 )
 def test_keys_of_recurring_tasks_are_reserved(key: str, fine: bool) -> None:
     assert (check_key("key", key, 100) is None) is fine
+
+
+@pytest.mark.parametrize(
+    ("prefix", "fine"),
+    [("", True), ("abcd", True), ("abcde", False), ("\u00fc\u00fc", True), ("\u00fc\u00fca", False), ("a\0", False)],
+)
+def test_a_prefix_leaves_room_for_the_start_of_its_occurrence(prefix: str, fine: bool) -> None:
+    fault = check_key_prefix("key", prefix, 25)
+    assert (fault is None) is fine
+    assert fault is not None or check_text("key", f"{prefix}@2027-03-14T07:00:00Z", 25) is None
+
+
+def test_without_room_for_any_prefix_there_may_be_none() -> None:
+    assert check_key_prefix("key", "", 5) is None
+    fault = check_key_prefix("key", "a", 5)
+    assert fault is not None and "at most 0 are allowed" in fault.message
+    reserved = check_key_prefix("key", "a@2026-01-02T03:04:05Z", 100)
+    assert reserved is not None and "reserved" in reserved.message
 
 
 @pytest.mark.parametrize(

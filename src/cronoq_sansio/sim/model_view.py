@@ -1,0 +1,58 @@
+"""How the naive model looks: everything that can be compared with an engine."""
+
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.sim import model_recurring as recurring
+from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim import model_scaling as scaling
+from cronoq_sansio.sim import model_starts as starts
+from cronoq_sansio.sim.model_state import NaiveTask
+from cronoq_sansio.spec import TaskStatus
+
+if TYPE_CHECKING:
+    from cronoq_sansio.sim.model import Model
+
+
+def view(model: "Model") -> dict[str, object]:
+    """By subject."""
+    pools = model.settings.pools
+    tasks = list(model.tasks.values())
+    pending = [task for task in tasks if task.status != TaskStatus.RUNNING]
+    return {
+        "tasks": {task.id: (task.status.name, task.attempt, task.spec.pool) for task in tasks},
+        "pending": {
+            pool.name: [sum(task.pool is pool and task.priority == index for task in pending) for index in range(4)]
+            for pool in pools
+        },
+        "groups": {
+            pool.name: sorted(
+                (group.labels, group.capacity, rules.busy(model, group), starts.held(model, group))
+                for group in model.groups
+                if group.pool == pool.name
+            )
+            for pool in pools
+        },
+        "leases": {lease.id: (lease.task.id, lease.labels, lease.held) for lease in model.leases},
+        "plans": {
+            task.id: plan(task) for task in tasks if task.spec.scheduling is not None or rules.has_shares(task.pool)
+        },
+        "starts": {task.id: (task.hold, task.wants) for task in tasks if task.fixed},
+        "calendar": {pool.name: starts.reservations(model, pool) for pool in pools},
+        "remembered": sorted(ended.id for ended in model.remembered if model.swept or ended.expires > model.now),
+        "schedules": {
+            name: (known.next, recurring.shown_next(model, known), known.last_task)
+            for name, known in sorted(model.schedules.items())
+        },
+        "dropped": {reason: count for reason, count in sorted(model.dropped.items()) if count},
+        "figures": {
+            each.pool.name: (each.fixed_starts, each.hits, each.worked, each.offered) for each in model.figures
+        },
+        "desired": {scale.pool.name: scaling.desired(scale) for scale in model.scales},
+        "totals": {name: count for name, count in sorted(model.totals.items()) if count},
+    }
+
+
+def plan(task: NaiveTask) -> tuple[int, int, int, bool]:
+    """What its place depends on: run time as far as that matters, tag, and place among those that lack a resource."""
+    estimate = 0 if task.asked.deadline is None or task.fixed else task.estimate
+    return estimate, task.tag, task.place, task.parked

@@ -20,7 +20,7 @@ policy's maximum from now, a wait for keys lasts at most its whole length.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import dependencies, lifecycle, occurrences, retry
+from cronoq_sansio.engine import dependencies, lifecycle, retry
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import (
     Edge,
@@ -150,9 +150,7 @@ class Recovery:
             task.message = state.message
         if task.plan is not None and task.plan.fixed:
             engine.starts.adopt(task)
-            name = occurrences.schedule_of(spec)
-            if name:
-                engine.recurring.adopt(task, name)
+            engine.recurring.adopt(task)
         if _blocked(loaded):
             lifecycle.block(engine, task)
             self._blocked.append(loaded)

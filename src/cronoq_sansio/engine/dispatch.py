@@ -348,8 +348,8 @@ class Pool:
         if opened:
             self.open(opened)
 
-    def snapshot(self, now: int) -> PoolSnapshot:
-        """What the engine shows of the pool."""
+    def snapshot(self, now: int, desired: int) -> PoolSnapshot:
+        """What the engine shows of the pool, which should have so many slots."""
         groups = [GroupSnapshot(group.labels, group.capacity, group.busy) for group in self.groups.by_labels.values()]
         if not any(group.labels == () for group in groups):
             groups.append(GroupSnapshot((), 0, 0))
@@ -369,6 +369,7 @@ class Pool:
             p50,
             p90,
             self.groups.held,
+            desired,
             reservations=0 if self.starts is None else len(self.starts.calendar),
             cost=self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second,
         )

@@ -30,7 +30,7 @@ class FakePool:
         self.apart_by_class = [0, 0, 0, 0]
         self.groups = SimpleNamespace(busy=0)
         self.durations = Durations(settings.default_duration)
-        self.starts = None
+        self.unstarted = None
         self.reservations = []
         self.set(**changes)
 
@@ -45,11 +45,11 @@ class FakePool:
         for duration in ran:
             self.durations.add("kind", duration)
         for interval in reserve:
-            self.starts = self.starts or SimpleNamespace(unstarted=Calendar())
-            self.starts.unstarted.add(*interval)
+            self.unstarted = self.unstarted or Calendar()
+            self.unstarted.add(*interval)
             self.reservations.append(interval)
         for interval in start:
-            self.starts.unstarted.remove(*interval)
+            self.unstarted.remove(*interval)
             self.reservations.remove(interval)
 
 

@@ -123,7 +123,7 @@ class Scaler:
         """Nothing is wanted but the minimum, and that is what is shown: a tick would change nothing."""
         return (
             self.current == self._settings.min
-            and not (self.rate or pool.groups.busy or _unstarted(pool))
+            and not (self.rate or pool.groups.busy or pool.unstarted)
             and pool.arrivals == self._arrivals
             and pool.pending_by_class == pool.apart_by_class
         )
@@ -176,7 +176,7 @@ class Autoscale:
 
 def _make_up(pool: "Pool", scaler: Scaler, tick: int, ticks: int, wall: int) -> None:
     """So many ticks in a row; the first is at `wall`."""
-    unstarted = _unstarted(pool)
+    unstarted = pool.unstarted
     looks = MAX_SCALING_LOOKS
     while ticks:
         scaler.average(pool.arrivals)
@@ -191,11 +191,6 @@ def _make_up(pool: "Pool", scaler: Scaler, tick: int, ticks: int, wall: int) -> 
         tick += alike
         ticks -= alike
         wall += alike * TICK
-
-
-def _unstarted(pool: "Pool") -> Calendar | None:
-    """The reservations of tasks that were never dispatched."""
-    return pool.starts.unstarted if pool.starts is not None else None
 
 
 def _unchanged(unstarted: Calendar, wall: int, ticks: int) -> int:

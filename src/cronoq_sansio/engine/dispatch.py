@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.calendar import Calendar
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.fair_share import Shares
 from cronoq_sansio.engine.figures import Figures
@@ -348,8 +349,13 @@ class Pool:
         if opened:
             self.open(opened)
 
+    @property
+    def unstarted(self) -> Calendar | None:
+        """Reservations whose tasks were never dispatched; None = there was never one."""
+        return None if self.starts is None else self.starts.unstarted
+
     def snapshot(self, now: int, desired: int) -> PoolSnapshot:
-        """What the engine shows of the pool, which should have so many slots."""
+        """What the engine shows of the pool; `desired`: slots that it should have."""
         groups = [GroupSnapshot(group.labels, group.capacity, group.busy) for group in self.groups.by_labels.values()]
         if not any(group.labels == () for group in groups):
             groups.append(GroupSnapshot((), 0, 0))

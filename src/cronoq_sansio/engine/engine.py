@@ -77,7 +77,7 @@ class Engine:
         self._note_due = now + INTERVAL
         """When the pools' figures are noted next."""
         self._look_due = self.autoscale.due
-        """The earlier of that and the next tick of the autoscaler."""
+        """When either is due: what happens with time alone, and that nobody has to be woken for."""
         self._recovery: Recovery | None = None
 
     @classmethod
@@ -328,7 +328,7 @@ class Engine:
                 self.ahead_changed(pool)
 
     def _look(self, now: int) -> None:
-        """What is due every few seconds, by what the last event left behind."""
+        """Nothing has happened since this was due: it is as of then, and again as of now when that is long ago."""
         if now >= self._note_due:
             self._note_figures(now)
         self.autoscale.tick(self, now)

@@ -25,13 +25,16 @@ Invariants: min ≤ current ≤ max; what is remembered of `wanted` descends, an
 from collections import deque
 from collections.abc import Iterable
 from itertools import pairwise
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.calendar import Calendar
-from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.limits import MAX_SCALING_LOOKS
 from cronoq_sansio.settings import PoolSettings
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.dispatch import Pool
+    from cronoq_sansio.engine.engine import Engine
 
 TICK = SECOND
 UNIT = 1_000_000  #: a slot, and a task per second
@@ -41,61 +44,10 @@ STABLE = 60  #: ticks
 SIGHT = 60 * SECOND  #: reservations that start within it need a slot
 
 
-class Busy(Protocol):
-    """The slots of a pool."""
-
-    @property
-    def busy(self) -> int:
-        """Running leases."""
-
-
-class Scaled(Protocol):
-    """What is looked at of a pool."""
-
-    arrivals: int
-    """Tasks that were taken in since the last tick."""
-
-    @property
-    def name(self) -> str:
-        """Unique."""
-
-    @property
-    def settings(self) -> PoolSettings:
-        """Its table of the configuration."""
-
-    @property
-    def pending_by_class(self) -> list[int]:
-        """Live tasks that do not run, critical first."""
-
-    @property
-    def apart_by_class(self) -> list[int]:
-        """Those of them that are no backlog: they wait for something else than a slot, or have a fixed start."""
-
-    @property
-    def groups(self) -> Busy:
-        """Its slots."""
-
-    @property
-    def durations(self) -> Durations:
-        """What was learned of run times."""
-
-    @property
-    def unstarted(self) -> Calendar | None:
-        """Reservations whose tasks have not started; None = there was never one."""
-
-
-class Offset(Protocol):
-    """What is looked at of the engine."""
-
-    @property
-    def wall_offset(self) -> int:
-        """Wall time less `now`."""
-
-
 class Scaler:
     """The target of one pool. Ticks have numbers, ascending."""
 
-    __slots__ = ("_down_from", "_highest", "_settings", "_target", "current", "rate")
+    __slots__ = ("_arrivals", "_down_from", "_highest", "_settings", "_target", "current", "rate")
 
     def __init__(self, settings: PoolSettings) -> None:
         self._settings = settings
@@ -103,16 +55,20 @@ class Scaler:
         self.current = settings.min
         self.rate = 0
         """Millionths of a task per second."""
+        self._arrivals = 0
+        """Of the pool, as far as the rate knows them."""
         self._highest: deque[tuple[int, int]] = deque()
         """(tick, wanted) that no later tick wanted more than, the latest last."""
         self._down_from = 0
         """The tick at which the next step down may come."""
 
     def average(self, arrivals: int) -> None:
-        """One tick with so many arrivals: the rate follows."""
-        self.rate += (arrivals * UNIT - self.rate) * 3 // 10
+        """One tick; so many tasks have arrived in the pool since it began: the rate follows."""
+        fresh = arrivals - self._arrivals
+        self._arrivals = arrivals
+        self.rate += (fresh * UNIT - self.rate) * 3 // 10
 
-    def wanted(self, pool: Scaled, reserved: int) -> int:
+    def wanted(self, pool: "Pool", reserved: int) -> int:
         """Slots that the pool should have, by what is true of it now."""
         settings = self._settings
         service = pool.durations.mean()
@@ -163,11 +119,12 @@ class Scaler:
         self._down_from = tick + cooldown
         return tick
 
-    def is_idle(self, pool: Scaled) -> bool:
+    def is_idle(self, pool: "Pool") -> bool:
         """Nothing is wanted but the minimum, and that is what is shown: a tick would change nothing."""
         return (
             self.current == self._settings.min
-            and not (self.rate or pool.arrivals or pool.groups.busy or pool.unstarted)
+            and not (self.rate or pool.groups.busy or pool.unstarted)
+            and pool.arrivals == self._arrivals
             and pool.pending_by_class == pool.apart_by_class
         )
 
@@ -187,14 +144,14 @@ class Autoscale:
 
     __slots__ = ("_pools", "_tick", "due")
 
-    def __init__(self, pools: Iterable[Scaled], now: int) -> None:
+    def __init__(self, pools: Iterable["Pool"], now: int) -> None:
         self._pools = {pool.name: (pool, Scaler(pool.settings)) for pool in pools if pool.settings.autoscale}
         self._tick = 0
         """The number of the next tick."""
         self.due = now + TICK
         """When it is, on the `now` scale."""
 
-    def tick(self, engine: Offset, now: int) -> None:
+    def tick(self, engine: "Engine", now: int) -> None:
         """Make up for the ticks up to `now`, by what the last event left behind."""
         if now < self.due:
             return
@@ -206,7 +163,7 @@ class Autoscale:
         self._tick += ticks
         self.due += ticks * TICK
 
-    def desired(self, pool: Scaled) -> int:
+    def desired(self, pool: "Pool") -> int:
         """Slots that the pool should have; 0 when it is not scaled."""
         found = self._pools.get(pool.name)
         return found[1].current if found is not None else 0
@@ -217,13 +174,12 @@ class Autoscale:
             scaler.check_invariants()
 
 
-def _make_up(pool: Scaled, scaler: Scaler, tick: int, ticks: int, wall: int) -> None:
+def _make_up(pool: "Pool", scaler: Scaler, tick: int, ticks: int, wall: int) -> None:
     """So many ticks in a row; the first is at `wall`."""
     unstarted = pool.unstarted
     looks = MAX_SCALING_LOOKS
     while ticks:
-        arrivals, pool.arrivals = pool.arrivals, 0
-        scaler.average(arrivals)
+        scaler.average(pool.arrivals)
         alike = 1 if scaler.rate else ticks
         reserved = 0
         if unstarted:

@@ -135,7 +135,7 @@ class Pool:
         self.apart_by_class = [0] * len(BASE)
         """Of these, tasks that slots would not help: they wait for others, for their time, or have a fixed start."""
         self.arrivals = 0
-        """Tasks without a fixed start that were submitted since the autoscaler looked last."""
+        """Tasks without a fixed start that were submitted; whoever counts them by time takes the difference."""
         self.victims = for_pool(settings.overflow, live, self.pending_by_class)
         """Whom the policy sheds next; None when it sheds nobody."""
         self.called = 0

@@ -134,6 +134,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     free = sum(max(group.capacity - group.filled, 0) for group in groups.by_labels.values())
     assert pool.free_slots() == free, f"pool {name}: free slots are miscounted"
     assert pool.figures.running == groups.busy, f"pool {name}: the figures have other running attempts"
+    pool.figures.check_invariants()
+    pool.durations.check_invariants()
     if not engine._held and not engine._more:
         idle = [lane for lane in pool.every_lane() if lane.ready and lane.demand.has_room()]
         assert not idle, f"pool {name}: a slot is free while a task is ready, or wants it held"

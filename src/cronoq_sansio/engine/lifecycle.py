@@ -76,11 +76,13 @@ def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked
     engine.totals.submitted += 1
     if engine.watched:
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
+    pool = task.pool
     if blocked:
         block(engine, task)
         store(engine, task, due)
+        if task.plan is None or not task.plan.fixed:
+            pool.arrivals += 1
     else:
-        pool = task.pool
         if task.plan is None or not task.plan.fixed:
             make_ready(engine, task)
             pool.arrivals += 1

@@ -299,8 +299,7 @@ class FixedStarts:
 def _check_pool(pool: "Pool", starts: PoolStarts, mine: "list[Task]") -> None:
     unstarted = [task for task in mine if not task.first_started]
     for calendar, tasks in ((starts.calendar, mine), (starts.unstarted, unstarted)):
-        booked = [_booked(_plan(task)) for task in tasks]
-        assert len(calendar) == sum(begin < end for begin, end in booked), f"pool {pool.name}: reservations"
+        calendar.check_invariants([_booked(_plan(task)) for task in tasks])
     armed = [task for task in mine if _armed(task)]
     assert starts.armed.count == len(armed) == len(starts.armed.tasks()), f"pool {pool.name}: tasks that start at once"
     holders = {task.id: task for group in pool.groups.by_labels.values() for task in group.holders.values()}

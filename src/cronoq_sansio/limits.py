@@ -44,6 +44,7 @@ MAX_FREE_TRIES = 256  #: reservations that are passed to name the next free star
 MAX_HOLD = 300 * SECOND  #: engine.md section 7: a slot is held free for a fixed start for so long at most
 MAX_SCHEDULES = 65_536  #: recurring schedules; each is kept compiled, and all of them may be due in one second
 FIRE_UNITS = 20  #: what making one occurrence counts of MAX_UNITS: a search of the calendar and an admission, 0.1 ms
+MAX_SCALING_LOOKS = 1_000  #: at the reservations of a pool, for its targets since the last event: 25 ms
 CRON_END = 7_258_118_400 * SECOND  #: 2200-01-01; later fires cannot be trusted to any rule, and 64 bits end in 2262
 CRON_CACHE = 1_024  #: cron expressions whose search is kept for whoever asks for the same: 3 KiB each
 MAX_SKIPPED_GAPS = 8  #: skipped times in a row after which a schedule counts as one that never fires: years of gaps

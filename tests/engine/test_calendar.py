@@ -84,6 +84,22 @@ def test_the_next_time_that_is_free(intervals, begin, length, limit, expected):
     assert filled(*intervals).next_free(begin, length, limit, 10) == expected
 
 
+@pytest.mark.parametrize("more", [[], [(-9, 500)]], ids=["begins are leaves", "ends are leaves"])
+def test_of_equal_peaks_the_first_one_counts(more):
+    apart = [*more, *((2 * n, 2 * n + 1) for n in range(64))]
+    for begin in range(-1, 126):
+        known = [*apart, (begin, 200)]
+        expected = (2 + len(more), max(begin + begin % 2, 0))
+        assert filled(*known).peak(-5, 1_000) == naive_peak(known, -5, 1_000) == expected
+
+
+def test_a_stretch_is_passed_in_one_try():
+    stairs = filled((0, 10), (0, 20), (0, 30), (5, 25))
+    assert stairs.next_free(0, 5, 1, 2) == 30
+    assert stairs.next_free(0, 5, 1, 1) is None
+    assert stairs.next_free(0, 5, 3, 2) == 20
+
+
 def test_the_search_is_given_up_after_so_many_tries():
     stretches = filled(*((2 * n, 2 * n + 1) for n in range(10)))
     assert stretches.next_free(0, 2, 1, 11) == 19
@@ -164,7 +180,7 @@ def test_the_check_sees_other_intervals(claimed, message):
 def test_the_check_sees_wrong_sums(name, value):
     made = filled((0, 5), (5, 10), (2, 8))
     setattr(made._root, name, value)
-    with pytest.raises(AssertionError, match="sums|balance"):
+    with pytest.raises(AssertionError, match=r"sums|balance"):
         made.check_invariants([(0, 5), (5, 10), (2, 8)])
 
 

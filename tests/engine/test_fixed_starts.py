@@ -236,7 +236,7 @@ def test_the_message_says_which_start_was_missed() -> None:
     [task] = rig.submit(spec(start=at(10), tolerance=SECOND // 2, on_miss=SKIP))
     rig.advance(20 * SECOND)
     assert rig.ended[task].task.message == (
-        "missed its fixed start at 1970-01-12T13:46:50Z: not started 0.5 s later, 0.5 s are tolerated"
+        "missed its fixed start at 1970-01-12T13:46:50Z: not started within 0.5 s of it"
     )
 
 

@@ -23,18 +23,24 @@ class _Node:
 
     __slots__ = ("at", "height", "left", "low", "right", "step", "top", "top_at", "total")
 
+    height: int
+    total: int
+    low: int
+    top: int
+    top_at: int
+
     def __init__(self, left: "_Node", at: int, step: int, right: "_Node") -> None:
         self.left, self.at, self.step, self.right = left, at, step, right
         self.height = (left.height if left.height > right.height else right.height) + 1
         level = left.total + step
         self.total = level + right.total
+        self.low = min(left.low, level + right.low)  # which is not above `level`
         top, self.top_at = left.top, left.top_at
         if level > top:
             top, self.top_at = level, at
         if level + right.top > top:
             top, self.top_at = level + right.top, right.top_at
         self.top = top
-        self.low = min(left.low, level, level + right.low)
 
 
 class _Nothing(_Node):
@@ -88,13 +94,13 @@ class Calendar:
         return _highest(self._root, begin, end, 0, (level, begin))
 
     def next_free(self, begin: int, length: int, limit: int, tries: int) -> int | None:
-        """The first instant from `begin` on at which an interval of that length meets less than `limit` others at a time.
+        """The first instant from `begin` on at which an interval of that length meets less than `limit` others at once.
 
-        None when it was not found past `tries` stretches that are full.
+        None when it was not found past `tries` − 1 stretches that are full.
         """
         for _ in range(tries):
             most, at = self.peak(begin, begin + length)
-            if most < limit or length <= 0:
+            if most < limit:
                 return begin
             free = _below(self._root, at, 0, limit)  # what begins before it covers `at`, or begins where it is full
             if free is None:
@@ -192,7 +198,7 @@ def _highest(node: _Node, begin: int | None, end: int | None, level: int, best: 
 
 
 def _below(node: _Node, after: int, level: int, limit: int) -> int | None:
-    """The first jump of the subtree, later than `after`, that leads below `limit`; `level` is that before the subtree."""
+    """The first jump of the subtree, later than `after`, that leads below `limit`; `level` as above."""
     if node is NOTHING or level + node.low >= limit:
         return None
     if node.at > after:

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.calendar import Calendar
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.fair_share import Shares
 from cronoq_sansio.engine.figures import Figures
@@ -134,7 +135,7 @@ class Pool:
         self.apart_by_class = [0] * len(BASE)
         """Of these, tasks that slots would not help: they wait for others, for their time, or have a fixed start."""
         self.arrivals = 0
-        """Tasks without a fixed start that were submitted; whoever counts them by time takes the difference."""
+        """Tasks without a fixed start that were submitted since the autoscaler looked last."""
         self.victims = for_pool(settings.overflow, live, self.pending_by_class)
         """Whom the policy sheds next; None when it sheds nobody."""
         self.called = 0
@@ -348,8 +349,13 @@ class Pool:
         if opened:
             self.open(opened)
 
-    def snapshot(self, now: int) -> PoolSnapshot:
-        """What the engine shows of the pool."""
+    @property
+    def unstarted(self) -> Calendar | None:
+        """Reservations whose tasks were never dispatched; None = there was never one."""
+        return None if self.starts is None else self.starts.unstarted
+
+    def snapshot(self, now: int, desired: int) -> PoolSnapshot:
+        """What the engine shows of the pool; `desired`: slots that it should have."""
         groups = [GroupSnapshot(group.labels, group.capacity, group.busy) for group in self.groups.by_labels.values()]
         if not any(group.labels == () for group in groups):
             groups.append(GroupSnapshot((), 0, 0))
@@ -369,6 +375,7 @@ class Pool:
             p50,
             p90,
             self.groups.held,
+            desired,
             reservations=0 if self.starts is None else len(self.starts.calendar),
             cost=self.figures.offered_seconds(now, capacity) * self.settings.cost_per_worker_second,
         )

@@ -1,10 +1,12 @@
 """How long tasks of a pool run, as learned from attempts that succeeded (engine.md section 4).
 
 An estimate is that of the task's kind; of a kind without samples that of the whole pool; without any the pool's
-`default_duration_s`. Runs of tasks with a fixed start teach their kind alone: what is learned of the pool tells how
-soon a slot comes free of *other* work, and how many slots that work needs. Of one or two samples the estimate is their weighted mean, m + (x − m)/10, from the third on the
-median. The median is exact, over the last 64 samples: it follows a change within 33 of them, and outliers do not move
-it. A running estimate without a window (P², for example) needs as many lines, and never quite forgets.
+`default_duration_s`. Runs of tasks with a fixed start teach their kind alone: what is learned of the pool says how soon
+a slot comes free of *other* work, and how many slots that work needs.
+
+Of one or two samples the estimate is their weighted mean, m + (x − m)/10, from the third on the median. The median is
+exact, over the last 64 samples: it follows a change within 33 of them, and outliers do not move it. A running estimate
+without a window (P², for example) needs as many lines, and never quite forgets.
 
 Cost. Every success adds a sample, and few tasks ask: only those with a deadline and without a hint. So a sample is
 appended to a short queue, and sorted in when somebody asks.

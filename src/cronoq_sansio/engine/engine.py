@@ -17,6 +17,7 @@ from random import Random
 from cronoq_sansio.engine import admission, invariants, lifecycle, listing, pump
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Abort, Answer, CancelOutcome, EngineStep, RecurringAdded, RecurringGone, Step
+from cronoq_sansio.engine.autoscale import Autoscale
 from cronoq_sansio.engine.dependencies import Dependencies
 from cronoq_sansio.engine.dispatch import LEAD_PERCENT, Pool
 from cronoq_sansio.engine.figures import INTERVAL
@@ -72,8 +73,11 @@ class Engine:
         """The last step had no time for some of them."""
         self._held = False
         self._more = False
+        self.autoscale = Autoscale(self.pools.values(), now)
         self._note_due = now + INTERVAL
         """When the pools' figures are noted next."""
+        self._look_due = self.autoscale.due
+        """When either is due: what happens with time alone, and that nobody has to be woken for."""
         self._recovery: Recovery | None = None
 
     @classmethod
@@ -161,8 +165,8 @@ class Engine:
         assert self._recovery is None, "recovery has not finished"
         if now > self.now:
             self.now = now
-        if now >= self._note_due:
-            self._note_figures(now)
+        if now >= self._look_due:
+            self._look(now)
         self.number = number = self.number + 1
         step: EngineStep = Step(number)
         self.step = step
@@ -242,10 +246,10 @@ class Engine:
     def snapshot(self, now: int) -> EngineSnapshot:
         """Figures for people (engine.md section 14)."""
         now = max(now, self.now)
-        if now >= self._note_due:
-            self._note_figures(now)
+        if now >= self._look_due:
+            self._look(now)
         return EngineSnapshot(
-            tuple(pool.snapshot(now) for pool in self.pools.values()),
+            tuple(pool.snapshot(now, self.autoscale.desired(pool)) for pool in self.pools.values()),
             len(self.tasks.live),
             self.running,
             self.tasks.pending,
@@ -322,6 +326,13 @@ class Engine:
                 pool.figures.settle(self.now, pool.groups.busy)
             if pool.starts is not None or pool.schedules:
                 self.ahead_changed(pool)
+
+    def _look(self, now: int) -> None:
+        """Nothing has happened since this was due: it is as of then, and again as of now when that is long ago."""
+        if now >= self._note_due:
+            self._note_figures(now)
+        self.autoscale.tick(self, now)
+        self._look_due = min(self._note_due, self.autoscale.due)
 
     def _note_figures(self, now: int) -> None:
         """Nothing has happened since this was due: it is noted as of then, and again when that is long ago."""

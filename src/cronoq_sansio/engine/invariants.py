@@ -83,6 +83,7 @@ def _check_everything(engine: "Engine") -> None:
     engine.dependencies.check_invariants(engine)
     engine.recurring.check_invariants(engine)
     engine.starts.check_invariants(engine)
+    engine.autoscale.check_invariants()
     engine.waiting_room.check_invariants(engine, engine._more)
     for pool in engine.pools.values():
         _check_pool(engine, pool, [task for task in pending if task.pool is pool])

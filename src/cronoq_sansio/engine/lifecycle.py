@@ -124,7 +124,7 @@ def schedule(engine: "Engine", task: Task) -> None:
 
 
 def start_is_due(engine: "Engine", task: Task) -> None:
-    """The fixed start of a task has come that nothing else keeps: it is READY, unless it overlaps with an occurrence."""
+    """The fixed start has come, and nothing else keeps the task: it is READY, unless it overlaps with another one."""
     assert task.plan is not None
     over = engine.recurring.overlapping(engine, task) if task.plan.schedule and not task.attempt else ""
     if over:

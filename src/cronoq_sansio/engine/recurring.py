@@ -207,9 +207,10 @@ class Recurring:
                     break
                 schedule = self._ahead.pop_due(wall)
                 if schedule is None:
-                    continue  # the lead of its pool is shorter by now: it stands at its new place
+                    continue  # the lead of its pool has shrunk: it is due later
                 schedule.entry = None
-                placed = schedule.through <= schedule.due()
+                due = schedule.due()
+                placed = schedule.through <= due and (waiting is None or (due, schedule.spec.name) <= waiting)
             else:
                 if waiting is None or waiting[0] > wall:
                     break
@@ -220,7 +221,7 @@ class Recurring:
             if placed:
                 units -= FIRE_UNITS + self._fire(engine, schedule, wall)
             else:
-                units -= 1  # the lead changed since it was placed: it waits for the other thing
+                units -= 1  # the lead has changed since it was placed
                 self._place(schedule)
         return max(units, 0)
 

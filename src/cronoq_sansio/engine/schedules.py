@@ -159,7 +159,8 @@ def pass_over(schedule: Schedule, wall: int) -> Missed:
         fire = cron.next(last)
     policy = MissPolicy(asked.on_miss).name.lower()
     then = f"the one at {utc_text(latest.at)} runs" if runs else f"none of them runs, on_miss is {policy}"
-    return Missed(latest, runs, first.at if count else 0, last, count, more, f"nobody served at that time; {then}")
+    detail = f"nobody served at that time, or the clock was set forward; {then}"
+    return Missed(latest, runs, first.at if count else 0, last, count, more, detail)
 
 
 def _asked(spec: RecurringSpec) -> Scheduling:

@@ -145,6 +145,15 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
             for view in engine.list_recurring()
         },
         "dropped": {reason: count for reason, count in sorted(engine.recurring.dropped.items()) if count},
+        "figures": {
+            name: (
+                pool.figures.fixed_starts,
+                pool.figures.hits,
+                pool.figures.worked,
+                pool.figures.offered + pool.groups.capacity * engine.now,
+            )
+            for name, pool in engine.pools.items()
+        },
         "remembered": sorted(
             known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
         ),

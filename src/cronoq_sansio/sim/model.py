@@ -6,9 +6,9 @@ words with the engine (events, specifications, settings) and the formula of the 
 for a few dozen tasks.
 
 The rules stand in `model_rules.py` (what runs next), `model_starts.py` (fixed starts), `model_recurring.py`
-(schedules), `model_scaling.py` (targets), `model_admission.py` (what is taken in), `model_recovery.py` and here (what
-happens to a task). `notes` counts each rule that was followed, as pairs of operation and outcome, so that a test can
-tell what a random run never reached.
+(schedules), `model_scaling.py` (targets), `model_admission.py` (what is taken in), `model_workers.py` (slots, leases
+and reports), `model_recovery.py`, and here (what happens to a task). `notes` counts each rule that was followed, as
+pairs of operation and outcome, so that a test can tell what a random run never reached.
 """
 
 from collections import Counter
@@ -19,15 +19,17 @@ from random import Random
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import retry
-from cronoq_sansio.settings import Settings
+from cronoq_sansio.settings import PoolSettings, Settings
 from cronoq_sansio.sim import model_admission as admission
 from cronoq_sansio.sim import model_recurring as recurring
 from cronoq_sansio.sim import model_rules as rules
 from cronoq_sansio.sim import model_scaling as scaling
 from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim import model_view
+from cronoq_sansio.sim import model_workers as workers
 from cronoq_sansio.sim.model_state import (
     NaiveEnded,
+    NaiveFigures,
     NaiveGroup,
     NaiveLease,
     NaiveResource,
@@ -84,6 +86,7 @@ class Model:
         """By name."""
         self.dropped: Counter[str] = Counter()
         """Fires of schedules that did not happen, or not as asked, by reason."""
+        self.figures = [NaiveFigures(pool) for pool in settings.pools]
         self.scales = [NaiveScale(pool) for pool in settings.pools]
         self.next_tick = now + SECOND
         """When the targets of the pools are looked at next."""
@@ -105,6 +108,9 @@ class Model:
 
     def handle(self, events: Sequence[ev.Event], now: int) -> list[Said]:
         """Apply events in order, then dispatch; what was decided."""
+        for figures in self.figures:
+            offered = sum(group.capacity for group in self.groups if group.pool == figures.pool.name)
+            figures.offered += offered * max(now - self.now, 0)
         self.now = max(self.now, now)
         scaling.tick(self)
         self.said = []
@@ -156,6 +162,10 @@ class Model:
     def by_id(self, task_id: int) -> NaiveTask | NaiveEnded | None:
         """A task, live or remembered."""
         return self.tasks.get(task_id) or next((ended for ended in self.remembered if ended.id == task_id), None)
+
+    def figures_of(self, pool: PoolSettings) -> NaiveFigures:
+        """The sums of a configured pool."""
+        return next(figures for figures in self.figures if figures.pool is pool)
 
     def lease(self, lease_id: int, *, held: bool | None = None) -> NaiveLease | None:
         """A live lease, with `held` only one that a worker has or only one that none has."""
@@ -239,6 +249,10 @@ class Model:
         lease = NaiveLease(self.next_lease, task, group.labels)
         self.next_lease += 1
         self.leases.append(lease)
+        if task.fixed and task.attempt == 1:
+            task.hit = self.wall() <= task.latest
+            self.figures_of(task.pool).fixed_starts += 1
+            self.figures_of(task.pool).hits += task.hit
         self.totals["dispatched"] += 1
         self.store(task)
         self.tell(task)
@@ -330,16 +344,10 @@ class Model:
 
     # --- events
 
-    def _submitted(self, event: ev.TaskSubmitted) -> None:
-        admission.submit(self, event)
-
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         before = len(self.waiting)
         self.waiting = [waiting for waiting in self.waiting if waiting.request != event.request]
         self.note("withdraw", "withdrawn" if len(self.waiting) < before else "nobody waits")
-
-    def _batch(self, event: ev.BatchSubmitted) -> None:
-        admission.submit_batch(self, event)
 
     def _cancelled(self, event: ev.TaskCancelled) -> None:
         task = self.tasks.get(event.task_id)
@@ -355,122 +363,9 @@ class Model:
             self.note("cancel", "not live")
         self.said.append(("cancelled", event.request, task is not None))
 
-    def _put(self, event: ev.RecurringPut) -> None:
-        recurring.put(self, event)
-
-    def _removed(self, event: ev.RecurringRemoved) -> None:
-        recurring.remove(self, event)
-
-    def _capacity(self, event: ev.GroupCapacitySet) -> None:
-        known = [group for group in self.groups if (group.pool, group.labels) == (event.pool, event.labels)]
-        group = known[0] if known else NaiveGroup(event.pool, event.labels)
-        group.capacity = event.capacity
-        if not known:
-            self.groups.append(group)
-        starts.drop_holds(self)
-        before = len(self.groups)
-        self.drop_groups()
-        self.note("capacity", "group dropped" if known and len(self.groups) < before else "set")
-
     def _limit(self, event: ev.ResourceLimitSet) -> None:
         self.resources[event.resource.name].set_limit(event.resource, self.now)
         self.note("limit", event.resource.kind)
-
-    def _returned(self, event: ev.DispatchReturned) -> None:
-        lease = self.lease(event.lease, held=False)
-        if lease is None:
-            self.note("return", "ignored")
-            return
-        self.note("return", "taken back")
-        task, place = lease.task, lease.task.place
-        self.end_lease(lease)
-        task.place = place
-        for name, units in task.asked.resources:
-            resource = self.resources[name]
-            if resource.is_bucket:
-                resource.refill(self.now)
-                resource.level = min(resource.level + units, Fraction(resource.settings.burst))
-        task.attempt -= 1
-        self.totals["dispatched"] -= 1
-        self.make_ready(task)
-        self.store(task)
-
-    def _released(self, event: ev.LeasesReleased) -> None:
-        for lease_id in event.leases:
-            lease = self.lease(lease_id, held=False)
-            self.note("release", "ignored" if lease is None else "released")
-            if lease is not None:
-                lease.held = True
-                beat = self.now - self.excused
-                lease.beat = beat if lease.started is None else max(lease.beat, beat)
-                if lease.started is None:
-                    lease.started = beat
-
-    def _renewed(self, event: ev.LeaseRenewed) -> None:
-        lease = self.lease(event.lease, held=True)
-        self.note("renew", "stale" if lease is None else "renewed")
-        if lease is not None:  # a heartbeat never shortens a lease, even when lease time has gone back
-            lease.beat = max(lease.beat, self.now - self.excused)
-
-    def _report(self, lease_id: int, what: str) -> NaiveLease | None:
-        """The lease that a report is for; without one the report is stale."""
-        lease = self.lease(lease_id, held=True)
-        self.note(what, "stale" if lease is None else "taken")
-        self.totals["stale_completions"] += lease is None
-        return lease
-
-    def _succeeded(self, event: ev.AttemptSucceeded) -> None:
-        lease = self._report(event.lease, "succeed")
-        if lease is not None:
-            assert lease.started is not None
-            task = self.end_lease(lease)
-            duration = self.now - self.excused - lease.started
-            self.learned.add(task.pool.name, task.spec.kind, duration, fixed=task.fixed)
-            self.end(task, TaskStatus.SUCCEEDED)
-
-    def _failed(self, event: ev.AttemptFailed) -> None:
-        lease = self._report(event.lease, "fail")
-        if lease is not None:
-            spent = lease.task.attempt >= lease.task.policy.max_attempts
-            self.note("fail", "for ever" if event.permanent else "dead-lettered" if spent else "retried")
-            self.fail(lease, permanent=event.permanent, retry_after=event.retry_after)
-
-    def _attempt_cancelled(self, event: ev.AttemptCancelled) -> None:
-        lease = self._report(event.lease, "cancelled by the worker")
-        if lease is not None:
-            self.end(self.end_lease(lease), TaskStatus.CANCELLED)
-
-    def _nacked(self, event: ev.AttemptNacked) -> None:
-        lease = self.lease(event.lease, held=True)
-        if lease is None:
-            self.note("nack", "stale")
-            return
-        room = [
-            group
-            for group in self.groups
-            if (group.pool, group.labels in event.groups) == (lease.task.pool.name, True)
-            and rules.carries(group.labels, lease.task.asked.labels)
-            and rules.filled(self, group) - (group.labels == lease.labels) < group.capacity
-        ]
-        if not room:
-            self.note("nack", "failed")
-            self.fail(lease)
-            return
-        self.note("nack", "passed on")
-        lease.labels = min(room, key=lambda group: rules.rank(self, group)).labels
-        lease.held = False
-        self.drop_groups()
-        self.said = [  # a step names the lease itself: all of it tells of the group that has it last
-            (*said[:4], lease.labels) if (said[0], said[-2]) == ("dispatched", lease.id) else said for said in self.said
-        ]
-        self.say_dispatch(lease)
-
-    def _lost(self, event: ev.LeasesLost) -> None:
-        for lease_id in event.leases:
-            lease = self.lease(lease_id)
-            self.note("lose", "ignored" if lease is None else "failed")
-            if lease is not None:
-                self.fail(lease)
 
     def _held(self, event: ev.DispatchHeld) -> None:
         self.held = event.held
@@ -533,22 +428,22 @@ class Model:
 
 
 HANDLERS: dict[type, Callable[..., None]] = {
-    ev.TaskSubmitted: Model._submitted,
+    ev.TaskSubmitted: admission.submit,
     ev.SubmissionWithdrawn: Model._withdrawn,
-    ev.BatchSubmitted: Model._batch,
+    ev.BatchSubmitted: admission.submit_batch,
     ev.TaskCancelled: Model._cancelled,
-    ev.RecurringPut: Model._put,
-    ev.RecurringRemoved: Model._removed,
-    ev.GroupCapacitySet: Model._capacity,
+    ev.RecurringPut: recurring.put,
+    ev.RecurringRemoved: recurring.remove,
+    ev.GroupCapacitySet: workers.capacity_set,
     ev.ResourceLimitSet: Model._limit,
-    ev.DispatchReturned: Model._returned,
-    ev.LeasesReleased: Model._released,
-    ev.LeaseRenewed: Model._renewed,
-    ev.AttemptSucceeded: Model._succeeded,
-    ev.AttemptFailed: Model._failed,
-    ev.AttemptCancelled: Model._attempt_cancelled,
-    ev.AttemptNacked: Model._nacked,
-    ev.LeasesLost: Model._lost,
+    ev.DispatchReturned: workers.returned,
+    ev.LeasesReleased: workers.released,
+    ev.LeaseRenewed: workers.renewed,
+    ev.AttemptSucceeded: workers.succeeded,
+    ev.AttemptFailed: workers.failed,
+    ev.AttemptCancelled: workers.cancelled,
+    ev.AttemptNacked: workers.refused,
+    ev.LeasesLost: workers.lost,
     ev.DispatchHeld: Model._held,
     ev.CascadesHeld: Model._cascades,
     ev.TransitionsWatched: Model._watched,

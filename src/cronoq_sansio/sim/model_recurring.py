@@ -150,7 +150,7 @@ def act(model: "Model", schedule: NaiveSchedule) -> None:
         model.note("fire", "one missed" if len(lost) == 1 else "several missed")
         drop(model, schedule.spec.name, "missed", lost)
     if runs:
-        occur(model, schedule, last, "late" if late else "in time")
+        occur(model, schedule, last, "late" if late else "in time", fires[-1].mark)
     schedule.through, schedule.local = last, fires[-1].local
     after = schedule.cron.next(last)
     schedule.next = after.at if after is not None else None
@@ -179,8 +179,8 @@ def occurrences(model: "Model", name: str) -> list[NaiveTask]:
     return [task for task in starts.fixed(model) if task.schedule == name]
 
 
-def occur(model: "Model", schedule: NaiveSchedule, at: int, how: str) -> None:
-    """Make the occurrence of a fire, unless it exists."""
+def occur(model: "Model", schedule: NaiveSchedule, at: int, how: str, mark: str) -> None:
+    """Make the occurrence of a fire, unless it exists. `mark`: what day-light saving made of it."""
     name = schedule.spec.name
     alike = occurrences(model, name)
     existing = next((task for task in alike if task.fixed_start == at), None)
@@ -199,6 +199,8 @@ def occur(model: "Model", schedule: NaiveSchedule, at: int, how: str) -> None:
         drop(model, name, reason, [at])
         return
     model.note("fire", f"made {how}")
+    if mark:
+        model.note("fire", mark)
     if foreign:
         model.note("fire", "foreign key")
         drop(model, name, "foreign_key", [at])

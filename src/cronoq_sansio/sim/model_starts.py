@@ -66,6 +66,7 @@ def is_missed(task: NaiveTask, wall: int) -> bool:
 def miss(model: "Model", task: NaiveTask, when: str) -> None:
     """End a task that missed its start."""
     fails = task.asked.on_miss == MissPolicy.FAIL
+    model.figures_of(task.pool).fixed_starts += 1
     model.note("missed", f"{'failed' if fails else 'skipped'} {when}")
     if task.schedule:
         recurring.drop(model, task.schedule, "missed", [task.fixed_start])

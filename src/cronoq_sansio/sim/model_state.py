@@ -58,6 +58,8 @@ class NaiveTask:
         """SCHEDULED, and a slot should be held for it by now."""
         self.hold: Labels | None = None
         """The group that holds a slot for it."""
+        self.hit = False
+        """Its first dispatch was in time."""
         self.tag = -1
         """Of the tenant's share; -1 = was not queued yet, or needs none."""
         self.place = 0
@@ -223,6 +225,21 @@ class NaiveSchedule:
             after = self.through if self.local < 0 else max(self.through, self.cron.resolve(self.local))
             fire = self.cron.next(after)
             self.next = fire.at if fire is not None else None
+
+
+class NaiveFigures:
+    """Sums of one pool since the term began."""
+
+    def __init__(self, pool: PoolSettings) -> None:
+        self.pool = pool
+        self.fixed_starts = 0
+        """Those that were dispatched or missed."""
+        self.hits = 0
+        """Those that were dispatched in time."""
+        self.worked = 0
+        """Nanoseconds that successful attempts took."""
+        self.offered = 0
+        """Slots that workers offered, times nanoseconds."""
 
 
 class NaiveScale:

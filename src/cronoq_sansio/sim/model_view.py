@@ -44,6 +44,9 @@ def view(model: "Model") -> dict[str, object]:
             for name, known in sorted(model.schedules.items())
         },
         "dropped": {reason: count for reason, count in sorted(model.dropped.items()) if count},
+        "figures": {
+            each.pool.name: (each.fixed_starts, each.hits, each.worked, each.offered) for each in model.figures
+        },
         "desired": {scale.pool.name: scaling.desired(scale) for scale in model.scales},
         "totals": {name: count for name, count in sorted(model.totals.items()) if count},
     }

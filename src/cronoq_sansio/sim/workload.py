@@ -36,6 +36,7 @@ GPU: ev.Labels = (("gpu", "a100"),)
 GROUPS: tuple[ev.Labels, ...] = ((), GPU, (*GPU, ("zone", "b")))
 DEMANDS: tuple[ev.Labels, ...] = (GPU, GPU, GPU, (("zone", "b"),), (("zone", "nowhere"),))
 NOBODY = 1 << 62  #: an id that no task and no lease has
+OUTAGES = (0, 0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND, 120 * SECOND)
 SPANS = (0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND)
 
 #: When a world may begin: somewhere, and shortly before New York skips an hour and London repeats one.
@@ -333,11 +334,12 @@ class Workload:
         self.send(ev.RecurringRemoved(self.request(), self.choices.pick(SCHEDULES)))
 
     def begin_again(self) -> None:
-        """Somebody cancels the last task of a schedule, removes the schedule, and adds it again."""
+        """Somebody removes a schedule and adds it again, and perhaps cancels its last task before."""
         schedules = sorted(self.world.model.schedules.items())
         if schedules:
             name, known = self.choices.pick(schedules)
-            self.send(ev.TaskCancelled(self.request(), known.last_task))
+            if self.one_in(2):
+                self.send(ev.TaskCancelled(self.request(), known.last_task))
             self.send(ev.RecurringRemoved(self.request(), name))
             self.send(ev.RecurringPut(self.request(), replace(known.spec, configured=False)))
 
@@ -461,7 +463,7 @@ class Workload:
         """The process dies and another takes over."""
         if self.together is None:
             changed = small_settings() if not self.one_in(4) else self.choices.pick(other_settings())
-            self.world.crash(self.choices.pick(SPANS), self.choices.pick([-10, 0, 0, 10]) * SECOND, changed)
+            self.world.crash(self.choices.pick(OUTAGES), self.choices.pick([-10, 0, 0, 10]) * SECOND, changed)
             for _ in range(self.choices.pick([0, 4, 8])):
                 self.offer_slots()
 

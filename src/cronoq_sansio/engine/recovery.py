@@ -109,10 +109,17 @@ class Recovery:
             self._judge(loaded)
             yield
         self._blocked.clear()
+        yield from self._cascade()
+        while self._engine.starts.is_due(self._engine):  # `begin` takes those that come due meanwhile
+            self._engine.starts.fire(self._engine, 1)
+            yield
+        yield from self._cascade()
+        yield from self._engine.recurring.recover(self._engine)
+
+    def _cascade(self) -> Iterator[None]:
         while self._engine.dependencies.unsettled:
             self._engine.dependencies.settle(self._engine, 1)
             yield
-        yield from self._engine.recurring.recover(self._engine)
 
     def finish(self) -> None:
         """Rows that still await a key that came: who is READY by now says that, the others are left to `settle`.

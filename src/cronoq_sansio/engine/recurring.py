@@ -114,7 +114,7 @@ class Recurring:
             schedule.last_task = known.last_task
             if known.timing() == schedule.timing():
                 schedule.added, schedule.through, schedule.local = known.added, known.through, known.local
-        schedule.set_out(cron, pool, schedule.through)
+        schedule.set_out(cron, pool)
         if schedule.next is None:
             return Rejection(Code.INVALID, f"cron: {spec.cron!r} names no time that is still to come")
         replaces = known is not None or name in self._damaged
@@ -367,10 +367,7 @@ class Recurring:
             schedule.unarmed = checked.message
             self._note(schedule.spec.name, checked.message)
             return
-        cron, pool = checked
-        # The rules of the zone may be others than they were: what was dealt with is the time on its clock.
-        through = schedule.through
-        schedule.set_out(cron, pool, through if schedule.local < 0 else max(through, cron.resolve(schedule.local)))
+        schedule.set_out(*checked)
         self._arm(schedule)
 
     def _note(self, name: str, reason: str) -> None:

@@ -154,6 +154,7 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
             )
             for name, pool in engine.pools.items()
         },
+        "desired": {name: engine.autoscale.desired(pool) for name, pool in engine.pools.items()},
         "remembered": sorted(
             known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
         ),

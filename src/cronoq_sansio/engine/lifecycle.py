@@ -111,10 +111,10 @@ def arrive(engine: "Engine", task: Task) -> None:
     plan = task.plan
     if plan is None or not plan.fixed:
         make_ready(engine, task)
-    elif plan.start <= engine.wall():
-        start_is_due(engine, task)
+    elif plan.start > engine.wall() or (plan.schedule and engine.recovering):
+        schedule(engine, task)  # at recovery it may overlap with an earlier one: `begin` judges all of them together
     else:
-        schedule(engine, task)
+        start_is_due(engine, task)
 
 
 def schedule(engine: "Engine", task: Task) -> None:

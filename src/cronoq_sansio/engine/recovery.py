@@ -178,8 +178,6 @@ class Recovery:
             lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
         elif task.attempt:  # a backoff that is over by now needs no timer; nor does a start that has come once
             lifecycle.make_ready(engine, task)
-        elif task.plan is not None and task.plan.schedule:
-            lifecycle.schedule(engine, task)  # it may overlap with an earlier one: `begin` judges all of them
         else:
             lifecycle.arrive(engine, task)
         task.pool.count_pending(task, +1)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from cronoq_sansio.engine.engine import Engine
 from harness import cron_load, engine_load
-from harness.engine_load import SETTINGS, Load, Round, block, in_turn, label, memory, park, relax_collector
+from harness.engine_load import SETTINGS, Load, Round, block, in_turn, label, memory, park, relax_collector, time_ahead
 
 MILLION = 1_000_000
 ASIDE = 300_000
@@ -21,8 +21,8 @@ Values = dict[str, list[float]]
 ABOUT: dict[str, str] = {
     "plain.1": "units per task, 1,000 waiting, one event per step",
     "plain.16": "the same, 16 events per step",
-    "beside.1": "units per task, 1,000 waiting, while a task each waits for a token, a label and a key in other pools,"
-    " one event per step",
+    "beside.1": "units per task, 1,000 waiting, while a task each waits for a token, a label, a key and its fixed start"
+    " in other pools, where a schedule is armed as well, one event per step",
     "beside.16": "the same, 16 events per step",
     "everything.1": "units per task with a deadline, a tenant, a label, a unit of a semaphore and one dependency,"
     " 1,000 waiting, one event per step",
@@ -36,6 +36,9 @@ ABOUT: dict[str, str] = {
     "label.1": "cost per task while 300,000 others of the pool wait for a label, of that without them,"
     " one event per step",
     "label.16": "the same, 16 events per step",
+    "timed.1": "cost per task while another one of the pool waits for its fixed start and a schedule is armed there,"
+    " of that without them, one event per step",
+    "timed.16": "the same, 16 events per step",
     "checks.plain.1": "per-step invariant checks, of the engine's own steps, one event per step",
     "checks.plain.16": "the same, 16 events per step",
     "checks.everything.1": "the same for tasks that use everything, one event per step",
@@ -63,6 +66,7 @@ def tasks(rounds: int) -> Values:
     park(others, 1, "shared")
     label(others, 1, "shared")
     block(others, 1)
+    time_ahead(others, "shared")
     loads = {
         "plain": Load(engine()),
         "beside": Load(others),
@@ -92,7 +96,10 @@ def aside(rounds: int) -> Values:
     parked, labelled = engine(), engine()
     park(parked, ASIDE)
     label(labelled, ASIDE)
-    return compared({"alone": Load(engine()), "bucket": Load(parked), "label": Load(labelled)}, rounds)
+    timed = engine()
+    time_ahead(timed)
+    loads = {"alone": Load(engine()), "bucket": Load(parked), "label": Load(labelled), "timed": Load(timed)}
+    return compared(loads, rounds)
 
 
 def checks(rounds: int) -> Values:

@@ -15,7 +15,7 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.spec import Condition, Dependency, Scheduling, TaskSpec
+from cronoq_sansio.spec import Condition, Dependency, RecurringSpec, Scheduling, TaskSpec
 
 SLOTS = 32
 WAITING = 1_000
@@ -229,6 +229,15 @@ def block(engine: Engine, tasks: int) -> None:
     for _ in range(tasks):
         submit(engine, spec)
     assert len(engine.dependencies.any) == tasks
+
+
+def time_ahead(engine: Engine, pool: str = "default") -> None:
+    """One task has a fixed start in a day, and one schedule fires once a year."""
+    submit(engine, asking(Scheduling(start_in=86_400 * SECOND), pool))
+    yearly = RecurringSpec("yearly", "0 0 1 1 *", "Europe/Berlin", asking(Scheduling(), pool))
+    engine.handle([ev.RecurringPut(None, yearly)], engine.now + TICK)
+    figures = engine.statistics()
+    assert (figures["scheduled"], figures["schedules"]) == (1, 1)
 
 
 # --- memory

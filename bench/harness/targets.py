@@ -176,6 +176,14 @@ TARGETS: tuple[Target, ...] = (
         for what, name in (("one empty token bucket", "bucket.1"), ("a label that no worker has", "label.1"))
     ),
     Target(
+        "engine alone: the same while another task of the pool waits for its fixed start and a schedule is armed there,"
+        " one event per step, of that without them",
+        1.1,
+        False,
+        _engine("timed.1"),
+        ENGINE,
+    ),
+    Target(
         "per-step invariant checks, one event per step, of the engine's own steps",
         1.0,
         False,

@@ -181,3 +181,15 @@ def test_a_watched_quantile_never_rises_without_an_alarm(samples: list[int], loo
         if durations.alarmed and look:
             durations.watch(90)
             known = found
+
+
+def test_a_quantile_that_somebody_acted_on_never_rises_without_an_alarm():
+    """It had fallen since it was watched: what was long then is longer than what was answered."""
+    durations = Durations(default=SECOND)
+    durations.add("kind", 3 * SECOND)
+    durations.watch(90)
+    for _ in range(64):
+        durations.add("kind", SECOND)
+    assert durations.heed(90) == SECOND and not durations.alarmed
+    durations.add("kind", 2 * SECOND)
+    assert durations.alarmed

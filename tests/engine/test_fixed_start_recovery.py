@@ -1,9 +1,12 @@
 """Fixed starts after a restart: they come back scheduled, due, or missed, and with their reservations."""
 
+from itertools import pairwise
+
 import pytest
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
+from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_UNITS
 from cronoq_sansio.settings import Settings
@@ -112,6 +115,21 @@ def test_many_missed_ones_end_before_anything_starts():
     assert {rig.status(task) for task in tasks} == {"MISSED"}
     rig.slots(1)
     assert not rig.leases
+
+
+def test_missed_ones_end_in_portions():
+    """A portion is never longer than a step may be, however many were missed, and `begin` is not longer for them."""
+    site = Site()
+    site.rig.submit(*(spec(start=at(10), duration_hint=0, tolerance=0, on_miss=MissPolicy.SKIP) for _ in range(50)))
+    ids = {"first_task_id": 100, "first_lease_id": 1}
+    engine = Engine.recover(site.rig.settings, now=at(20), wall_offset=0, seed=1, **ids)
+    engine.load(site.store.rows(0))
+    missed = [0]
+    while engine._recovery.settle(7):
+        missed.append(engine.totals.missed)
+    assert max(after - before for before, after in pairwise([*missed, engine.totals.missed])) == 7
+    assert not engine.tasks.live
+    assert len(engine.begin(at(20)).writes) == 50
 
 
 def test_a_dispatch_that_was_taken_back_goes_through_its_policy_again():

@@ -206,6 +206,23 @@ def test_other_rules_for_a_zone_repeat_nothing(monkeypatch, after, first):
     assert live(rig) == [before] and view(rig).next == at(first)
 
 
+def test_other_rules_for_a_zone_and_another_template_in_the_file_repeat_nothing(monkeypatch):
+    """One restart brings both: what is put in again goes on behind the time that was dealt with, too."""
+    mine = schedule(cron="0 10 * * *", tz="Etc/GMT", configured=True)
+    site = Site()
+    site.crash(NINE, mine)
+    to(site.rig, TEN)
+    (before,) = live(site.rig)
+    site.rig.slots(1)
+    site.rig.complete(before[1])
+    compiled = schedules.compile_cron
+    monkeypatch.setattr(schedules, "compile_cron", lambda cron, _tz, gap, fold: compiled(cron, "Etc/GMT+1", gap, fold))
+    rig = site.crash(TEN + MINUTE, replace(mine, template=replace(mine.template, kind="other")))
+    assert view(rig).next == at("2027-03-11T11:00:00")
+    to(rig, TEN + 2 * HOUR)
+    assert live(rig) == []
+
+
 # --- other configurations
 
 

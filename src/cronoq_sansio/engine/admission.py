@@ -94,8 +94,18 @@ def submit(
     return Submitted(task.id, False), engine.number
 
 
-def submit_occurrence(engine: "Engine", spec: TaskSpec, over: str) -> Task | Rejection:
-    """Take in a task that a schedule makes; its key is free. `over`: why it ends as skipped at once, else empty."""
+@value
+class Place:
+    """Everything that a task needs to be taken in."""
+
+    checked: Checked
+    booking: Booking | None
+    victim: Task | None
+    """Who gives way for it."""
+
+
+def find_place(engine: "Engine", spec: TaskSpec) -> Place | Rejection:
+    """Whether a task that a schedule makes, with a key that is free, can be taken in; hand it to `take_place` then."""
     checked = _check(engine, spec, ())
     if isinstance(checked, Rejection):
         return checked
@@ -110,11 +120,14 @@ def submit_occurrence(engine: "Engine", spec: TaskSpec, over: str) -> Task | Rej
         if booking is not None:
             reservations.unbook(checked.pool, booking)
         return room
-    if over:
-        checked = Checked(spec, checked.pool, checked.policy, Resolved((), over))
-    task = _admit(engine, checked, NOBODY, booking)
-    if room is not None:
-        overload.shed(engine, room, spec)
+    return Place(checked, booking, room)
+
+
+def take_place(engine: "Engine", place: Place) -> Task:
+    """Take in the task for which this place was found in this step."""
+    task = _admit(engine, place.checked, NOBODY, place.booking)
+    if place.victim is not None:
+        overload.shed(engine, place.victim, place.checked.spec)
     return task
 
 
@@ -360,8 +373,11 @@ def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task], boo
     impossible = ""
     if booking is not None:
         engine.starts.adopt(task, booking)
+        engine.recurring.adopt(task)
     if checked.resolved is not None:
         edges, impossible = engine.dependencies.edges(checked.resolved, admitted)
+    if not (edges or impossible) and task.plan is not None and task.plan.schedule:
+        impossible = engine.recurring.overlapping(engine, task)
     wait = task.pool.settings.await_unknown_dependencies if edges and dependencies.awaits(edges) else None
     due = 0 if wait is None else engine.wall(wait)
     lifecycle.admit(engine, task, edges, blocked=bool(edges or impossible), due=due)

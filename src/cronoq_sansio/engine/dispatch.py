@@ -161,7 +161,7 @@ class Pool:
 
     def lead(self) -> int:
         """How long before a fixed start, at least, a slot is held: most tasks that run now are over by then."""
-        known = self.durations.quantile(LEAD_PERCENT)
+        known = self.durations.heed(LEAD_PERCENT)
         return min(self.settings.default_duration if known is None else known, MAX_HOLD)
 
     # --- plans

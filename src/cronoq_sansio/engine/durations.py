@@ -125,6 +125,13 @@ class Durations:
         """
         return self._pool.quantile(percent) if self._pool.any() else None
 
+    def heed(self, percent: int) -> int | None:
+        """That quantile, for somebody who acts on it: `alarmed` is set when it may have risen from here, too."""
+        if not self._pool.any():
+            return None
+        self._alarm = min(self._alarm, self._pool.below(percent))
+        return self._pool.quantile(percent)
+
     def watch(self, percent: int) -> None:
         """Set `alarmed` from now on when that quantile may have risen.
 

@@ -239,6 +239,11 @@ class Engine:
         return self.pools[name].settings
 
     @property
+    def recovering(self) -> bool:
+        """Until `begin`: what a store holds is being taken over."""
+        return self._recovery is not None
+
+    @property
     def running(self) -> int:
         """Live leases."""
         return len(self.leases.live)

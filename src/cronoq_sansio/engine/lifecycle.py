@@ -111,10 +111,10 @@ def arrive(engine: "Engine", task: Task) -> None:
     plan = task.plan
     if plan is None or not plan.fixed:
         make_ready(engine, task)
-    elif plan.start <= engine.wall():
-        start_is_due(engine, task)
+    elif plan.start > engine.wall() or (plan.schedule and engine.recovering):
+        schedule(engine, task)  # at recovery it may overlap with an earlier one: `begin` judges all of them together
     else:
-        schedule(engine, task)
+        start_is_due(engine, task)
 
 
 def schedule(engine: "Engine", task: Task) -> None:
@@ -126,7 +126,7 @@ def schedule(engine: "Engine", task: Task) -> None:
 
 
 def start_is_due(engine: "Engine", task: Task) -> None:
-    """The fixed start has come, and nothing else keeps the task: it is READY, unless it overlaps with another one."""
+    """The fixed start of a task has come that nothing else keeps. An occurrence that overlaps is skipped instead."""
     assert task.plan is not None
     over = engine.recurring.overlapping(engine, task) if task.plan.schedule and not task.attempt else ""
     if over:

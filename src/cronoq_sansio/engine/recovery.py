@@ -20,7 +20,7 @@ policy's maximum from now, a wait for keys lasts at most its whole length.
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import dependencies, lifecycle, occurrences, retry
+from cronoq_sansio.engine import dependencies, lifecycle, retry
 from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.records import (
     Edge,
@@ -109,10 +109,17 @@ class Recovery:
             self._judge(loaded)
             yield
         self._blocked.clear()
+        yield from self._cascade()
+        while self._engine.starts.is_due(self._engine):  # `begin` takes those that come due meanwhile
+            self._engine.starts.fire(self._engine, 1)
+            yield
+        yield from self._cascade()
+        yield from self._engine.recurring.recover(self._engine)
+
+    def _cascade(self) -> Iterator[None]:
         while self._engine.dependencies.unsettled:
             self._engine.dependencies.settle(self._engine, 1)
             yield
-        yield from self._engine.recurring.recover(self._engine)
 
     def finish(self) -> None:
         """Rows that still await a key that came: who is READY by now says that, the others are left to `settle`.
@@ -150,9 +157,7 @@ class Recovery:
             task.message = state.message
         if task.plan is not None and task.plan.fixed:
             engine.starts.adopt(task)
-            name = occurrences.schedule_of(spec)
-            if name:
-                engine.recurring.adopt(task, name)
+            engine.recurring.adopt(task)
         if _blocked(loaded):
             lifecycle.block(engine, task)
             self._blocked.append(loaded)
@@ -173,8 +178,6 @@ class Recovery:
             lifecycle.back_off(engine, task, min(due, engine.now + task.retry.max_backoff))
         elif task.attempt:  # a backoff that is over by now needs no timer; nor does a start that has come once
             lifecycle.make_ready(engine, task)
-        elif task.plan is not None and task.plan.schedule:
-            lifecycle.schedule(engine, task)  # it may overlap with an earlier one: `begin` judges all of them
         else:
             lifecycle.arrive(engine, task)
         task.pool.count_pending(task, +1)

@@ -36,7 +36,7 @@ from cronoq_sansio.engine.task import Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import FIRE_UNITS, MAX_SCHEDULES, MAX_UNARMED_NAMES
-from cronoq_sansio.spec import Overlap, RecurringSpec, TaskStatus
+from cronoq_sansio.spec import Overlap, RecurringSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -114,7 +114,7 @@ class Recurring:
             schedule.last_task = known.last_task
             if known.timing() == schedule.timing():
                 schedule.added, schedule.through, schedule.local = known.added, known.through, known.local
-        schedule.set_out(cron, pool, schedule.through)
+        schedule.set_out(cron, pool)
         if schedule.next is None:
             return Rejection(Code.INVALID, f"cron: {spec.cron!r} names no time that is still to come")
         replaces = known is not None or name in self._damaged
@@ -249,14 +249,14 @@ class Recurring:
         else:
             runs = True
         if runs:
-            self._make(engine, schedule, fire, wall)
+            self._make(engine, schedule, fire)
         schedule.through, schedule.local = fire.at, fire.local
         schedule.next = cron.next(fire.at)
         engine.step.writes.append(schedule.fired())
         self._place(schedule)
         return counted
 
-    def _make(self, engine: "Engine", schedule: Schedule, fire: Fire, wall: int) -> None:
+    def _make(self, engine: "Engine", schedule: Schedule, fire: Fire) -> None:
         """Make the occurrence of this fire, unless it exists."""
         spec, name, start = schedule.spec, schedule.spec.name, fire.at
         existing = self.live.at(name, start)
@@ -265,29 +265,25 @@ class Recurring:
             return
         key = occurrences.key_of(spec.template.key, start)
         foreign = bool(key) and engine.tasks.by_key(key, engine.now) is not None
-        over = self._overlap(name, start) if start <= wall else ""
-        built = occurrences.build(spec, start, "" if foreign else key, self.live.before(name, start))
-        outcome = admission.submit_occurrence(engine, built, over)
-        if isinstance(outcome, Rejection):
-            reason = REFUSALS.get(outcome.code, INVALID)
-            self._drop(engine, name, reason, start, start, outcome.message)
+        before = self.live.before(name, start)
+        place = admission.find_place(engine, occurrences.build(spec, start, "" if foreign else key, before))
+        if isinstance(place, Rejection):
+            self._drop(engine, name, REFUSALS.get(place.code, INVALID), start, start, place.message)
             return
-        schedule.last_task = outcome.id
         if foreign:
             detail = f"the key {key!r} belongs to another task; this one has no key"
             self._drop(engine, name, FOREIGN_KEY, start, start, detail)
-        if over:
-            self._drop(engine, name, OVERLAP, start, start, over)
-        if outcome.status < TaskStatus.SUCCEEDED:
-            self.adopt(outcome, name)
+        schedule.last_task = admission.take_place(engine, place).id
 
     # --- the tasks that were made
 
-    def adopt(self, task: Task, name: str) -> None:
-        """A live task with a fixed start that the schedule of that name made, now or before a restart."""
-        assert task.plan is not None
-        task.plan.schedule = name
-        self.live.add(name, task)
+    def adopt(self, task: Task) -> None:
+        """A new live task with a fixed start; nothing follows unless a schedule made it, now or before a restart."""
+        name = occurrences.schedule_of(task.spec)
+        if name:
+            assert task.plan is not None
+            task.plan.schedule = name
+            self.live.add(name, task)
 
     def ended(self, task: Task) -> None:
         """An adopted task is not live any more."""
@@ -295,15 +291,20 @@ class Recurring:
         self.live.remove(task.plan.schedule, task)
 
     def overlapping(self, engine: "Engine", task: Task) -> str:
-        """Why an adopted task has to be skipped, now that its start has come; empty when it may run.
+        """Why an adopted task that nothing else keeps has to be skipped; empty while its start has not come, too.
 
         Who asks skips it then: the drop is counted here.
         """
         plan, asked = task.plan, task.spec.scheduling
         assert plan is not None and asked is not None and asked.start is not None
-        over = self._overlap(plan.schedule, asked.start)
-        if over:
-            self._drop(engine, plan.schedule, OVERLAP, asked.start, asked.start, over)
+        schedule = self._schedules.get(plan.schedule)
+        if asked.start > engine.wall() or schedule is None or schedule.spec.overlap != Overlap.SKIP:
+            return ""
+        before = self.live.first_before(plan.schedule, asked.start)
+        if not before:
+            return ""
+        over = f"an earlier occurrence, task {before}, is still going (overlap = skip)"
+        self._drop(engine, plan.schedule, OVERLAP, asked.start, asked.start, over)
         return over
 
     def missed(self, engine: "Engine", task: Task, message: str) -> None:
@@ -311,13 +312,6 @@ class Recurring:
         plan, asked = task.plan, task.spec.scheduling
         assert plan is not None and asked is not None and asked.start is not None
         self._drop(engine, plan.schedule, MISSED, asked.start, asked.start, message)
-
-    def _overlap(self, name: str, start: int) -> str:
-        schedule = self._schedules.get(name)
-        if schedule is None or schedule.spec.overlap != Overlap.SKIP:
-            return ""
-        before = self.live.first_before(name, start)
-        return f"an earlier occurrence, task {before}, is still going (overlap = skip)" if before else ""
 
     def _drop(
         self,
@@ -373,10 +367,7 @@ class Recurring:
             schedule.unarmed = checked.message
             self._note(schedule.spec.name, checked.message)
             return
-        cron, pool = checked
-        # The rules of the zone may be others than they were: what was dealt with is the time on its clock.
-        through = schedule.through
-        schedule.set_out(cron, pool, through if schedule.local < 0 else max(through, cron.resolve(schedule.local)))
+        schedule.set_out(*checked)
         self._arm(schedule)
 
     def _note(self, name: str, reason: str) -> None:

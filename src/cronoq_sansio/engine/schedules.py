@@ -60,8 +60,13 @@ class Schedule:
     def __repr__(self) -> str:
         return f"<Schedule {self.spec.name!r}>"
 
-    def set_out(self, cron: Cron, pool: Pool, after: int) -> None:
-        """Its next fire is the first one after that moment."""
+    def set_out(self, cron: Cron, pool: Pool) -> None:
+        """Its next fire is the first one that has not been dealt with.
+
+        The rules of the zone may be others than they were when the last one was: what was dealt with is then the time
+        on its clock, so the later of the two counts.
+        """
+        after = self.through if self.local < 0 else max(self.through, cron.resolve(self.local))
         self.cron, self.pool, self.next, self.unarmed = cron, pool, cron.next(after), ""
 
     def fired(self) -> RecurringFired:

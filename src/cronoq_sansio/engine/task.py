@@ -75,7 +75,7 @@ class Plan:
         self.wants = False
         """It is SCHEDULED, and waits for a hold or has one."""
         self.schedule = ""
-        """Name of the recurring schedule that made it; empty when none did, or it was not told so yet."""
+        """Name of the recurring schedule that made it; empty when none did."""
         self.hold: Group | None = None
         """A slot of this group is held for it."""
 

@@ -131,10 +131,13 @@ class Model:
         while True:
             if not self.held:
                 rules.pump(self)
-            if not admission.let_in(self):
+            if self.news and not self.deaf:  # a start was found to be missed
+                self.hear()
+            elif not admission.let_in(self):
                 return
-            self.name_parents()
-            self.hear()
+            else:
+                self.name_parents()
+                self.hear()
 
     def wall(self) -> int:
         """Wall time."""

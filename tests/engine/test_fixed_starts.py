@@ -283,6 +283,15 @@ def test_a_task_that_has_started_is_never_missed() -> None:
     assert rig.status(task) == "RUNNING"
 
 
+def test_dispatches_that_are_taken_back_again_and_again_leave_nothing():
+    rig = Rig(release=False)
+    rig.slots(1)
+    rig.submit(spec(start=rig.now, on_miss=MissPolicy.SKIP))
+    for _ in range(500):
+        rig.handle(ev.DispatchReturned(rig.leases[-1].id))
+    assert len(rig.engine.starts._misses._heap) < 100
+
+
 def test_a_dispatch_that_is_taken_back_was_none() -> None:
     rig = Rig(pool(), release=False)
     rig.slots(1)

@@ -350,8 +350,10 @@ def test_a_blocked_task_holds_no_slot_that_its_parent_may_need() -> None:
 
 
 def test_one_whose_parent_ended_long_before_is_woken_for_its_start() -> None:
-    rig = rig_of()
-    [parent] = rig.submit(spec("parent"))
+    rig = Rig(pool(), pool("other"))
+    rig.slots(1)
+    rig.handle(ev.GroupCapacitySet("other", (), 1))
+    [parent] = rig.submit(spec("parent", pool="other"))
     [child] = rig.submit(spec(start=at(100), deps=["parent"]))
     assert rig.engine.next_timeout() != at(99), "while it is blocked it wants no slot"
     rig.complete(parent)

@@ -10,7 +10,6 @@ from cronoq_sansio.engine import events as ev
 from cronoq_sansio.sim.workload import RandomChoices, Workload, some_world
 from cronoq_sansio.sim.world import Happened
 
-
 ANSWERS = ("submitted", "batch", "cancelled", "refused", "recurring added", "recurring gone")
 
 

@@ -39,7 +39,7 @@ from cronoq_sansio.engine.waiting_room import WaitingRoom
 from cronoq_sansio.sim.shrink import shortened
 from cronoq_sansio.sim.workload import RandomChoices, Workload, some_world
 from cronoq_sansio.sim.world import Divergence
-from cronoq_sansio.spec import Overlap, TaskStatus
+from cronoq_sansio.spec import TaskStatus
 
 
 def nothing(*_):
@@ -127,16 +127,18 @@ def sheds_fixed_starts(patch):
 
 
 def guard_moves_on(patch):
-    """Only the fire just before is looked at: one that was skipped lets the next one run."""
+    """Only the latest one before is looked at, as if those that were skipped were it."""
+    before = Recurring.overlapping
 
-    def overlap(self, name, start):
-        schedule = self._schedules.get(name)
-        if schedule is None or schedule.spec.overlap != Overlap.SKIP or schedule.cron is None:
-            return ""
-        fire = schedule.cron.latest(start - 86_400 * SECOND, start - 1)
-        return "one before" if fire is not None and self.live.at(name, fire.at) else ""
+    def overlapping(self, of, task):
+        schedule, start = self._schedules.get(task.plan.schedule), task.plan.start
+        if schedule is not None and schedule.cron is not None:
+            fire = schedule.cron.latest(start - 86_400 * SECOND, start - 1)
+            if fire is not None and not self.live.at(task.plan.schedule, fire.at):
+                return ""
+        return before(self, of, task)
 
-    patch.setattr(Recurring, "_overlap", overlap)
+    patch.setattr(Recurring, "overlapping", overlapping)
 
 
 def through_goes_back(patch):

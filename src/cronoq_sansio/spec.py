@@ -1,6 +1,5 @@
 """What a task is: the specification that a caller submits, and the words for its life."""
 
-from dataclasses import replace
 from enum import IntEnum
 
 from cronoq_sansio.clock import SECOND
@@ -184,9 +183,32 @@ def with_times_at(spec: TaskSpec, arrival: int) -> TaskSpec:
     asked = spec.scheduling
     if asked is None or (asked.deadline_in is None and asked.start_in is None):
         return spec
-    deadline = asked.deadline if asked.deadline_in is None else arrival + asked.deadline_in
-    start = asked.start if asked.start_in is None else arrival + asked.start_in
-    return replace(spec, scheduling=replace(asked, deadline=deadline, deadline_in=None, start=start, start_in=None))
+    absolute = Scheduling(  # by position: `dataclasses.replace` costs five times as much
+        asked.deadline if asked.deadline_in is None else arrival + asked.deadline_in,
+        None,
+        asked.duration_hint,
+        asked.dependencies,
+        asked.resources,
+        asked.labels,
+        asked.tenant,
+        asked.start if asked.start_in is None else arrival + asked.start_in,
+        None,
+        asked.tolerance,
+        asked.on_miss,
+    )
+    return TaskSpec(
+        spec.payload,
+        spec.content_type,
+        spec.kind,
+        spec.pool,
+        spec.priority,
+        spec.key,
+        spec.timeout,
+        spec.retry,
+        spec.tags,
+        spec.size,
+        absolute,
+    )
 
 
 class Overlap(IntEnum):

@@ -22,6 +22,7 @@ PAGES = {
     "tenants": "tenants",
     "fixed-starts": "fixed_start",
     "recurring": "recurring",
+    "autoscaling": "autoscaling",
 }
 """Page → its example."""
 
@@ -57,6 +58,7 @@ def is_log(line):
         ("resources", "resources", "RESOURCES"),
         ("tenants", "pools", "POOLS"),
         ("fixed-starts", "pools", "POOLS"),
+        ("autoscaling", "pools", "POOLS"),
     ],
 )
 def test_the_example_uses_what_the_page_configures(page, table, name):

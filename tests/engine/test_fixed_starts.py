@@ -273,6 +273,18 @@ def test_the_pump_starts_none_that_is_missed_although_no_timer_fired() -> None:
     assert rig.status(task) == "MISSED"
 
 
+def test_the_slot_that_is_held_starts_none_that_is_missed_although_no_timer_fired() -> None:
+    rig = rig_of()
+    [task] = rig.submit(spec(start=at(10), tolerance=SECOND, on_miss=SKIP))
+    rig.advance(9 * SECOND)
+    rig.handle(ev.DispatchHeld(True))
+    rig.advance(1 * SECOND)
+    assert (rig.status(task), held(rig)) == ("READY", 1)
+    rig.now += 2 * SECOND
+    rig.handle(ev.DispatchHeld(False))
+    assert (rig.status(task), held(rig)) == ("MISSED", 0)
+
+
 def test_a_task_that_has_started_is_never_missed() -> None:
     rig = rig_of(1)
     [task] = rig.submit(spec(start=at(10), on_miss=SKIP))
@@ -281,6 +293,15 @@ def test_a_task_that_has_started_is_never_missed() -> None:
     assert rig.status(task) == "RETRYING"
     rig.advance(60 * SECOND)
     assert rig.status(task) == "RUNNING"
+
+
+def test_dispatches_that_are_taken_back_again_and_again_leave_nothing():
+    rig = Rig(release=False)
+    rig.slots(1)
+    rig.submit(spec(start=rig.now, on_miss=MissPolicy.SKIP))
+    for _ in range(500):
+        rig.handle(ev.DispatchReturned(rig.leases[-1].id))
+    assert len(rig.engine.starts._misses._heap) < 100
 
 
 def test_a_dispatch_that_is_taken_back_was_none() -> None:
@@ -326,6 +347,19 @@ def test_a_blocked_task_holds_no_slot_that_its_parent_may_need() -> None:
     assert rig.status(child) == "SCHEDULED"
     rig.advance(39 * SECOND)
     assert held(rig) == 1
+
+
+def test_one_whose_parent_ended_long_before_is_woken_for_its_start() -> None:
+    rig = Rig(pool(), pool("other"))
+    rig.slots(1)
+    rig.handle(ev.GroupCapacitySet("other", (), 1))
+    [parent] = rig.submit(spec("parent", pool="other"))
+    [child] = rig.submit(spec(start=at(100), deps=["parent"]))
+    assert rig.engine.next_timeout() != at(99), "while it is blocked it wants no slot"
+    rig.complete(parent)
+    assert rig.status(child) == "SCHEDULED" and rig.engine.next_timeout() == at(99)
+    rig.advance(100 * SECOND)
+    assert rig.status(child) == "RUNNING"
 
 
 def test_it_waits_for_a_resource_and_keeps_its_slot() -> None:
@@ -387,7 +421,7 @@ def test_a_full_calendar_comes_before_full_queues() -> None:
 
 
 @pytest.mark.parametrize(
-    ("maximum", "fraction", "limit"), [(1, 0.5, 1), (2, 0.5, 1), (5, 0.5, 2), (4, 1.0, 4), (3, 0.1, 1)]
+    ("maximum", "fraction", "limit"), [(1, 0.5, 1), (2, 0.5, 1), (3, 0.5, 1), (5, 0.5, 2), (4, 1.0, 4), (3, 0.1, 1)]
 )
 def test_so_many_may_stand_side_by_side(maximum: int, fraction: float, limit: int) -> None:
     rig = rig_of(0, max=maximum, reservable_fraction=fraction)

@@ -240,6 +240,16 @@ def test_a_schedule_with_the_same_times_goes_on():
     assert start == NINE + 5 * MINUTE and rig.engine.tasks.live[task].spec.kind == "new"
 
 
+@pytest.mark.parametrize("other", [{"gap": "skip"}, {"fold": "last"}, {"tz": "UTC"}, {"cron": "0-59/5 * * * *"}])
+def test_a_schedule_whose_times_may_be_others_counts_from_now(other):
+    rig = Rig(now=NINE)
+    put(rig, schedule(cron="*/5 * * * *"))
+    rig.now += 7 * MINUTE
+    put(rig, schedule(**{"cron": "*/5 * * * *", **other}))
+    rig.handle(ev.TimerFired())
+    assert live(rig) == [] and view(rig).next == NINE + 10 * MINUTE
+
+
 def test_removed_schedules_leave_their_tasks():
     rig = Rig(LONG, now=NINE)
     put(rig, schedule())

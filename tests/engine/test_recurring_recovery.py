@@ -192,12 +192,18 @@ def test_removed_ones_stay_removed():
 
 
 @pytest.mark.parametrize(
-    ("after", "first"), [("Etc/GMT-1", "2027-03-11T09:00:00"), ("Etc/GMT+1", "2027-03-11T11:00:00")]
+    ("cron", "after", "first"),
+    [
+        ("0 10 * * *", "Etc/GMT-1", "2027-03-11T09:00:00"),
+        ("0 10 * * *", "Etc/GMT+1", "2027-03-11T11:00:00"),
+        ("0 * * * *", "Etc/GMT-1", "2027-03-10T11:00:00"),
+        ("0 * * * *", "Etc/GMT+1", "2027-03-10T12:00:00"),
+    ],
 )
-def test_other_rules_for_a_zone_repeat_nothing(monkeypatch, after, first):
+def test_other_rules_for_a_zone_repeat_nothing(monkeypatch, cron, after, first):
     """Ten o'clock has been dealt with, wherever it lies now: an hour earlier, or an hour later and still to come."""
     site = Site()
-    put(site.rig, schedule(cron="0 10 * * *", tz="Etc/GMT"))
+    put(site.rig, schedule(cron=cron, tz="Etc/GMT"))
     to(site.rig, TEN)
     (before,) = live(site.rig)
     compiled = schedules.compile_cron

@@ -38,6 +38,9 @@ def missed(*times, more=False):
         pytest.param(FIVE, 1, SKIP, NINE + 18 * MINUTE, None, (5, 10, 15), id="all of them are missed"),
         pytest.param(FIVE, 1, SKIP, NINE + 15 * MINUTE, NINE + 15 * MINUTE, (5, 10), id="the latest one is in time"),
         pytest.param(
+            FIVE, 180, SKIP, NINE + 18 * MINUTE, NINE + 15 * MINUTE, (5, 10), id="the latest one is just tolerated"
+        ),
+        pytest.param(
             FIVE, 200, SKIP, NINE + 18 * MINUTE, NINE + 15 * MINUTE, (5, 10), id="the latest one is tolerated"
         ),
     ],
@@ -53,6 +56,29 @@ def test_fires_that_passed(cron, tolerance, policy, until, made, lost):
     assert sum(rig.engine.recurring.dropped.values()) == len(lost)
     upcoming = view(rig).next
     assert upcoming is not None and upcoming > until, "it goes on from the present"
+
+
+@pytest.mark.parametrize(("late", "made"), [(0, [5, 10]), (1, [10])])
+def test_a_fire_is_missed_strictly_later_than_its_tolerance(late, made):
+    """One that is not missed yet runs beside the one after it."""
+    rig = Rig(now=NINE)
+    put(rig, schedule(cron=FIVE, tolerance=5 * MINUTE, on_miss=SKIP, overlap=Overlap.ALLOW))
+    rig.now = NINE + 10 * MINUTE + late
+    rig.handle(ev.TimerFired())
+    assert [(start - NINE) // MINUTE for start, _ in live(rig) if start <= rig.now] == made
+    assert len(rig.drops) == late
+
+
+def test_one_that_is_made_at_its_very_start_overlaps_as_well():
+    rig = Rig(pool(lease_ttl=HOUR), now=NINE)
+    rig.slots(9)
+    put(rig, schedule(cron=FIVE))
+    to(rig, NINE + 5 * MINUTE)
+    (first,) = live(rig)
+    rig.now = NINE + 10 * MINUTE
+    rig.handle(ev.TimerFired())
+    assert live(rig) == [first]
+    assert drops(rig) == [("overlap", NINE + 10 * MINUTE, NINE + 10 * MINUTE, 1, False)]
 
 
 def test_a_tolerance_that_covers_several_runs_them_all():

@@ -24,7 +24,12 @@ THIRD_PARTIES = {
 #: Third parties of one module, and of no other in its ring.
 OF_ONE_MODULE = {"src/cronoq_sansio/engine/cron.py": ("croniter", "tzdata")}
 #: What the naive model may know of the engine: the words, and the formula of the backoff. It has rules of its own.
-ENGINE_WORDS = ("cronoq_sansio.engine.cron", "cronoq_sansio.engine.events", "cronoq_sansio.engine.records", "cronoq_sansio.engine.retry")
+ENGINE_WORDS = (
+    "cronoq_sansio.engine.cron",
+    "cronoq_sansio.engine.events",
+    "cronoq_sansio.engine.records",
+    "cronoq_sansio.engine.retry",
+)
 #: What the bytes may know of the service: the words, not the machine.
 SERVICE_WORDS = (
     "cronoq_sansio.service.messages",

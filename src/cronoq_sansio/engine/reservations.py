@@ -61,7 +61,8 @@ class ByTime:
         self.count += 1
         heappush(self._heap, (when, task.id))
         if len(self._heap) > 2 * self.count + MIN_GARBAGE:
-            self._heap = [entry for entry in self._heap if self._stands(entry[1])]
+            kept = dict.fromkeys(self._heap)  # once each: a task that counted before may have an entry from then
+            self._heap = [entry for entry in kept if self._stands(entry[1])]
             heapify(self._heap)
 
     def next(self) -> int | None:

@@ -17,6 +17,7 @@ from cronoq_sansio.engine.actions import (
     TaskEnded,
     TaskMoved,
 )
+from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskFinished
 from cronoq_sansio.errors import Rejection
@@ -145,15 +146,7 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
             for view in engine.list_recurring()
         },
         "dropped": {reason: count for reason, count in sorted(engine.recurring.dropped.items()) if count},
-        "figures": {
-            name: (
-                pool.figures.fixed_starts,
-                pool.figures.hits,
-                pool.figures.worked,
-                pool.figures.offered + pool.groups.capacity * engine.now,
-            )
-            for name, pool in engine.pools.items()
-        },
+        "figures": {name: _sums(pool, engine.now) for name, pool in engine.pools.items()},
         "desired": {name: engine.autoscale.desired(pool) for name, pool in engine.pools.items()},
         "remembered": sorted(
             known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
@@ -164,6 +157,12 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
             if getattr(engine.totals, name)
         },
     }
+
+
+def _sums(pool: Pool, now: int) -> tuple[int, int, int, int]:
+    """Fixed starts that were due, those in time, and nanoseconds of work and of slots."""
+    figures = pool.figures
+    return figures.fixed_starts, figures.hits, figures.worked, figures.offered + pool.groups.capacity * now
 
 
 def idle(model: Model) -> list[str]:

@@ -7,13 +7,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.sim.workload import RandomChoices, Workload, small_settings
-from cronoq_sansio.sim.world import Happened, World
+from cronoq_sansio.sim.workload import RandomChoices, Workload, some_world
+from cronoq_sansio.sim.world import Happened
+
+ANSWERS = ("submitted", "batch", "cancelled", "refused", "recurring added", "recurring gone")
 
 
 def recorded(seed, happenings):
     """What was done to some world."""
-    world = World(small_settings(), seed=seed)
+    world = some_world(seed)
     Workload(world, RandomChoices(seed)).live(happenings)
     return world
 
@@ -39,7 +41,7 @@ def cut(deeds, random):
 
 def asked(deeds):
     """Requests of a run."""
-    kinds = (ev.TaskSubmitted, ev.BatchSubmitted, ev.TaskCancelled)
+    kinds = (ev.TaskSubmitted, ev.BatchSubmitted, ev.TaskCancelled, ev.RecurringPut, ev.RecurringRemoved)
     return [
         event.request
         for deed in deeds
@@ -56,10 +58,10 @@ def test_every_rule_holds_for_every_cut(seed, way):
     first = recorded(seed, 150)
     deeds = cut(first.deeds, Random(way))
     assert asked(deeds) == asked(first.deeds)
-    again = World(small_settings(), seed=seed)
+    again = some_world(seed)
     answered = []
     for deed in deeds:
-        answered += [said[1] for said in again.do(deed) if said[0] in ("submitted", "batch", "cancelled", "refused")]
+        answered += [said[1] for said in again.do(deed) if said[0] in ANSWERS]
     assert len(set(answered)) == len(answered)
     assert set(answered) <= set(asked(deeds))
     if not any(waits for waits in again.model.notes if waits[0] in ("turn", "withdraw") or waits[1] == "waits"):
@@ -69,8 +71,9 @@ def test_every_rule_holds_for_every_cut(seed, way):
 @pytest.mark.parametrize("seed", range(5))
 def test_the_same_batches_give_the_same_steps(seed):
     first = recorded(seed, 300)
-    again = World(small_settings(), seed=seed)
+    again = some_world(seed)
     again.play(first.deeds)
     assert again.lines == first.lines
     assert again.rows.inserted == first.rows.inserted
     assert again.rows.states == first.rows.states
+    assert again.rows.fired == first.rows.fired

@@ -192,6 +192,8 @@ def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
         expected = (task.stored_status, task.stored_attempt, task.stored_due)
         if type(state) is TaskFinished or expected != (status, attempt, due):
             found.append(f"task {task_id} should be stored as {expected}, its row says {state}")
+        if store.inserted[task_id].spec != task.spec:
+            found.append(f"task {task_id} should be stored as {task.spec}, its row says {store.inserted[task_id].spec}")
         edges = [(edge.parent, edge.key, edge.condition) for edge in store.inserted[task_id].edges]
         wanted = [
             (0 if edge.unsaid else edge.parent, edge.unsaid or edge.key, edge.condition) for edge in task.stored_edges

@@ -42,12 +42,18 @@ def step(model: "Model", scale: NaiveScale, at: int) -> None:
     wanted = min(max(-(-demand(model, scale, at) // MILLION), pool.min), pool.max)
     scale.wanted.append(wanted)
     if wanted > scale.current:
-        scale.current = min(wanted, scale.current + max(scale.current, 4))
+        highest = scale.current + max(scale.current, 4)
+        model.note("scale", "up" if wanted <= highest else "up half the way")
+        scale.current = min(wanted, highest)
+    elif wanted < scale.current and max(scale.wanted[-MEMORY:]) >= scale.current:
+        model.note("scale", "stays as it was within the last minute")
     elif wanted < scale.current:
-        rested = scale.went_down is None or at - scale.went_down >= pool.cooldown
-        if max(scale.wanted[-MEMORY:]) < scale.current and rested:
-            scale.current -= 1
-            scale.went_down = at
+        if scale.went_down is not None and at - scale.went_down < pool.cooldown:
+            model.note("scale", "rests")
+            return
+        model.note("scale", "down")
+        scale.current -= 1
+        scale.went_down = at
 
 
 def demand(model: "Model", scale: NaiveScale, at: int) -> int:

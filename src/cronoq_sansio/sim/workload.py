@@ -19,6 +19,7 @@ from cronoq_sansio.spec import (
     Dependency,
     MissPolicy,
     Overlap,
+    Priority,
     RecurringSpec,
     RetryOverride,
     RetryPolicy,
@@ -40,12 +41,12 @@ OUTAGES = (0, 0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND, 12
 SPANS = (0, 1, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND, 12 * SECOND)
 
 #: When a world may begin: somewhere, and shortly before New York skips an hour and London repeats one.
-BEGINNINGS = (1_000_000 * SECOND, 1_805_006_700 * SECOND, 1_824_943_500 * SECOND)
+BEGINNINGS = (1_000_000 * SECOND, 1_805_007_000 * SECOND, 1_824_943_800 * SECOND)
 SCHEDULES = ("s1", "s2", "s3", "s4")
 #: Seconds first. Some fire in those hours only.
-CRONS = ("*/3 * * * * *", "*/7 * * * * *", "30 * * * * *", "*/5 * 1-2 * * *", "*/4 */10 1 * * *", "* * * * * *")
+CRONS = ("*/3 * * * * *", "*/7 * * * * *", "30 * * * * *", "*/5 * 1-2 * * *", "*/4 */4 1-2 * * *", "* * * * * *")
 BAD_CRONS = ("61 * * * *", "0 0 31 2 *", "")
-ZONES = ("", "America/New_York", "Europe/London", "Australia/Lord_Howe")
+ZONES = ("", "America/New_York", "America/New_York", "Europe/London")
 NIGHTLY = TaskSpec(b"", "", "x", "a", 1, "nightly", None, None, (), 10)
 
 RESOURCES = (
@@ -69,6 +70,7 @@ POOLS = (
     ),
     PoolSettings(
         "b",
+        reservable_fraction=0.2,
         lease_ttl=9 * SECOND,
         max_pending=5,
         retry=POLICY,
@@ -143,6 +145,11 @@ class RandomChoices:
     def pick(self, options: Sequence[T]) -> T:
         """One of these, all alike."""
         return options[int(self._random.random() * len(options))]
+
+
+def some_world(seed: int) -> World:
+    """A world of its own for each seed."""
+    return World(small_settings(), now=BEGINNINGS[seed % len(BEGINNINGS)], seed=seed)
 
 
 class Workload:
@@ -255,6 +262,9 @@ class Workload:
         blocked = [task.id for task in self.world.model.tasks.values() if task.edges]
         if blocked and self.one_in(4):
             return Dependency(self.choices.pick(blocked), condition)
+        low = [task.id for task in self.world.model.tasks.values() if task.queued and task.priority == Priority.LOW]
+        if low and self.one_in(4):  # one that may be shed
+            return Dependency(self.choices.pick(low), condition)
         return Dependency(self.some_task(), condition)
 
     # --- callers
@@ -322,11 +332,13 @@ class Workload:
 
     def template(self) -> TaskSpec:
         """Of a schedule, nearly always without what a template must not have."""
-        pick, spec = self.choices.pick, self.spec()
+        pick, one_in, spec = self.choices.pick, self.one_in, self.spec()
         asked = spec.scheduling
-        if asked is not None and not self.one_in(30):
+        if asked is not None and not one_in(30):
             asked = replace(asked, deadline=None, start=None, start_in=None, dependencies=())
             asked = replace(asked, tolerance=pick([0, SECOND, 2 * SECOND]), on_miss=pick(list(MissPolicy)).value)
+            if "resources" in self.features and one_in(3):
+                asked = replace(asked, resources=(("disk", 3),))  # too many once somebody changes the limit
         return replace(spec, key=pick(["", "nightly", "hourly"]), scheduling=pick([asked, asked, None]))
 
     def remove_schedule(self) -> None:

@@ -14,7 +14,6 @@ from cronoq_sansio.spec import MissPolicy, TaskStatus
 from tests.engine.harness import START, attempts, pool, spec
 from tests.engine.test_recovery import Site
 
-
 HOUR = 3_600 * SECOND
 
 

@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from cronoq_sansio.engine.engine import Engine
 from harness import cron_load, engine_load
 from harness.engine_load import SETTINGS, Load, Round, block, in_turn, label, memory, park, relax_collector, time_ahead
+from harness.recurring_load import Timed
 
 MILLION = 1_000_000
 ASIDE = 300_000
 """Tasks that wait for a bucket, or for a label."""
+SCHEDULES = 10_000
+"""Schedules that are due in one second."""
 AT_ONCE = (1, 16)
 """Events per step."""
 Values = dict[str, list[float]]
@@ -43,6 +46,11 @@ ABOUT: dict[str, str] = {
     "checks.plain.16": "the same, 16 events per step",
     "checks.everything.1": "the same for tasks that use everything, one event per step",
     "checks.everything.16": "the same, 16 events per step",
+    "recurring.1": "cost per task while 10,000 schedules of another pool are due in the same second, as many fires as"
+    " tasks, of that without them, one event per step",
+    "recurring.16": "the same, 16 events per step",
+    "fire.1": "cost per occurrence that these schedules make, of that per task, one event per step",
+    "fire.16": "the same, 16 events per step",
     "cron.median": f"median cost of the next fire of {cron_load.EXPRESSIONS:,} random cron expressions in"
     f" {cron_load.ZONES} zones, of the median of bare croniter calls for them",
     "cron.worst": "the most expensive of these fires, of the median of the bare calls",
@@ -123,6 +131,23 @@ def cron(rounds: int) -> Values:
     }
 
 
+def recurring(rounds: int) -> Values:
+    """One plain task while very many schedules fire, and one fire, of a plain task without them."""
+    alone, timed = Timed(0), Timed(SCHEDULES)
+    settle({"alone": alone, "timed": timed})
+    found: Values = {}
+    for at_once in AT_ONCE:
+        ratios: list[float] = []
+        fires: list[float] = []
+        for _ in range(rounds):
+            timed.fires, timed.firing = 0, 0.0
+            (one,) = in_turn([way(alone, at_once), way(timed, at_once)], 1)
+            ratios.append(one.costs[1] / one.costs[0])
+            fires.append(timed.firing / timed.fires / one.costs[0])
+        found |= {f"recurring.{at_once}": ratios, f"fire.{at_once}": fires}
+    return found
+
+
 def way(load: Load, at_once: int, *, check: bool = False) -> Callable[[int], float]:
     """A way to drive a load."""
     return lambda tasks: load.run(tasks, at_once, check=check)
@@ -152,6 +177,7 @@ PARTS: dict[str, Callable[[int], Values]] = {
     "memory": growth,
     "aside": aside,
     "checks": checks,
+    "recurring": recurring,
     "cron": cron,
 }
 """What is measured in one process, by name."""

@@ -8,6 +8,7 @@ import engine_bench
 import pytest
 from harness import cron_load, engine_figures, engine_load
 from harness.engine_load import Load, block, label, park, using_everything
+from harness.recurring_load import Timed
 
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Dispatch, TaskMoved
@@ -26,6 +27,7 @@ def tiny(monkeypatch):
     monkeypatch.setattr(engine_figures, "relax_collector", lambda: None)
     monkeypatch.setattr(engine_figures, "MILLION", 2_000)
     monkeypatch.setattr(engine_figures, "ASIDE", 50)
+    monkeypatch.setattr(engine_figures, "SCHEDULES", 60)
     monkeypatch.setattr(cron_load, "EXPRESSIONS", 40)
 
 
@@ -83,6 +85,16 @@ def test_what_waits_beside_a_load_never_starts():
     said = engine.statistics()
     assert (said["parked"], said["demands"], said["blocked_tasks"], said["live_tasks"]) == (3, 1, 2, 9 + 5 + 32)
     engine.check_invariants(None)
+
+
+def test_schedules_fire_while_tasks_pass():
+    load = Timed(70)
+    for at_once in (1, 16):
+        load.fires = 0
+        load.run(256, at_once)
+        assert load.fires > 70 and load.firing > 0, "in more than one second"
+    assert load.engine.recurring.dropped == dict.fromkeys(load.engine.recurring.dropped, 0)
+    load.engine.check_invariants(None)
 
 
 def test_after_settling_each_end_makes_it_forget_another_one():

@@ -45,6 +45,7 @@ def compiled(expression, zone="", **options):
         ("*/20 * * * *", "Europe/Helsinki", {"gap": "skip"}, "2027-03-28T00:40Z", "03-28T01:00 03-28T01:20"),
         ("50 * * * *", "Europe/Helsinki", {"gap": "skip"}, "2027-03-28T00:00Z", "03-28T00:50 03-28T01:50"),
         # midnight itself is skipped
+        ("30 1-5/2 * * *", "Europe/London", {}, "2027-10-31T00:00Z", "10-31T00:30 10-31T01:30 10-31T03:30"),
         ("0 0 * * *", "America/Santiago", {}, "2027-09-04T00:00Z", "09-04T04:00 09-05T04:00 09-06T03:00"),
         # half an hour
         ("15 2 * * *", "Australia/Lord_Howe", {}, "2027-10-02T00:00Z", "10-02T15:30 10-03T15:15"),

@@ -14,6 +14,8 @@ from cronoq_sansio.spec import MissPolicy, TaskStatus
 from tests.engine.harness import START, attempts, pool, spec
 from tests.engine.test_recovery import Site
 
+HOUR = 3_600 * SECOND
+
 
 def at(seconds):
     return START + round(seconds * SECOND)
@@ -106,6 +108,18 @@ def test_another_hosts_clock_says_whether_the_start_has_come():
     (task,) = site.rig.submit(spec(start=at(100)))
     rig = site.crash(wall_offset=500 * SECOND)
     assert rig.status(task) == "READY"
+
+
+def test_a_retry_is_ready_although_the_clock_has_gone_back_behind_its_start():
+    site = Site()
+    site.rig.slots(1)
+    (task,) = site.rig.submit(spec(start=at(10)))
+    site.rig.advance(10 * SECOND)
+    site.rig.handle(ev.WallClockMoved(-HOUR))
+    site.rig.fail(task)
+    rig = site.crash(after=2 * SECOND, wall_offset=-HOUR)
+    rig.slots(1)
+    assert rig.status(task) == "RUNNING"
 
 
 def test_many_missed_ones_end_before_anything_starts():

@@ -9,8 +9,8 @@ from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.errors import Code
 from cronoq_sansio.settings import LimitSettings, ResourceSettings
-from cronoq_sansio.spec import MissPolicy, Priority, TaskStatus
-from tests.engine.harness import START, Rig, attempts, pool, spec
+from cronoq_sansio.spec import Condition, MissPolicy, Priority, TaskStatus
+from tests.engine.harness import START, Rig, attempts, dep, pool, spec
 
 SKIP, FAIL, RUN_LATE = MissPolicy.SKIP, MissPolicy.FAIL, MissPolicy.RUN_LATE
 
@@ -245,6 +245,14 @@ def test_missed_when_it_arrives(policy: MissPolicy, status: str) -> None:
     rig = rig_of(1)
     [task] = rig.submit(spec(start=at(-2), on_miss=policy))
     assert rig.status(task) == status
+
+
+def test_one_that_can_never_run_is_skipped_although_its_start_was_missed() -> None:
+    rig = rig_of()
+    [parent] = rig.submit(spec("parent"))
+    rig.complete(parent)
+    [task] = rig.submit(spec(start=at(-100), on_miss=FAIL, deps=[dep(parent, Condition.ON_FAILURE)]))
+    assert rig.status(task) == "SKIPPED"
 
 
 def test_a_blocked_task_is_missed_too() -> None:

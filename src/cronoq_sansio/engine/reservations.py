@@ -346,9 +346,9 @@ def _conflict(
         "reserved already"
     )
     free = starts.calendar.next_free(begin, end - begin, starts.limit, MAX_FREE_TRIES)
-    if free is None:
+    later = None if free is None else start + free - begin
+    if later is None or later > MAX_UNIX_NS:
         return Rejection(Code.RESERVATION_CONFLICT, text)
-    later = start + free - begin
     return Rejection(
         Code.RESERVATION_CONFLICT,
         f"{text}; the next start that fits is {utc_text(later)}",

@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.clock import seconds, utc_text
+from cronoq_sansio.clock import LAST_UNIX_NS, seconds, utc_text
 from cronoq_sansio.engine import lifecycle
 from cronoq_sansio.engine.ahead import Leads
 from cronoq_sansio.engine.calendar import Calendar
@@ -347,7 +347,7 @@ def _conflict(
     )
     free = starts.calendar.next_free(begin, end - begin, starts.limit, MAX_FREE_TRIES)
     later = None if free is None else start + free - begin
-    if later is None or later > MAX_UNIX_NS:
+    if later is None or later > LAST_UNIX_NS:
         return Rejection(Code.RESERVATION_CONFLICT, text)
     return Rejection(
         Code.RESERVATION_CONFLICT,

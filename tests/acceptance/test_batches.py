@@ -45,7 +45,7 @@ def test_an_empty_batch_is_fine(client):
     [
         (dict(pool="nowhere"), Status.NOT_FOUND, ("task[2]", "nowhere")),
         (dict(priority=9), Status.INVALID_ARGUMENT, ("task[2].priority",)),
-        (dict(start_in_s=1.0), Status.UNIMPLEMENTED, ("task[2].start_in_s",)),
+        (dict(tolerance_s=1.0), Status.INVALID_ARGUMENT, ("task[2].tolerance_s",)),
         (dict(key="twice"), Status.INVALID_ARGUMENT, ("task[2]", "'twice'", "task[0]")),
     ],
 )

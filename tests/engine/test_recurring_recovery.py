@@ -66,6 +66,23 @@ def names(step):
 # --- downtime
 
 
+def test_one_that_was_made_ahead_is_the_late_one_after_a_long_time_without_service():
+    site = Site()
+    put(site.rig, schedule(cron=FIVE))
+    to(site.rig, NINE + 5 * MINUTE - SECOND)
+    ((start, ahead),) = live(site.rig)
+    rig = site.crash(NINE + 182 * MINUTE)
+    assert live(rig) == [(start, ahead)], "no other one is made"
+    (drop,) = rig.drops
+    assert (drop.reason, drop.count) == ("missed", 35)
+    assert f"task {ahead} of an earlier one still has to" in drop.detail
+    rig.slots(1)
+    assert rig.order() == [ahead]
+    rig.complete(ahead)
+    to(rig, NINE + 185 * MINUTE)
+    assert [start for start, _ in live(rig)] == [NINE + 185 * MINUTE], "the schedule goes on from the present"
+
+
 def test_down_over_a_fire_for_three_seconds():
     """09:59:58 to 10:00:01: one task, start 10:00, late by one second."""
     site = Site()

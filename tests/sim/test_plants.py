@@ -157,7 +157,7 @@ def keys_without_z(patch):
 
 
 def every_missed_fire_runs(patch):
-    patch.setattr(recurring, "pass_over", lambda schedule, _: Missed(schedule.next, True, 0, 0, 0, False, ""))
+    patch.setattr(recurring, "pass_over", lambda schedule, *_: Missed(schedule.next, True, 0, 0, 0, False, ""))
 
 
 def callers_change_the_file(patch):

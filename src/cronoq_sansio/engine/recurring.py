@@ -5,8 +5,9 @@ Rules. A schedule has dealt with every fire of its cron expression up to `throug
 other one is made before the start of the one made last has come, so that at most one is ahead.
 
 A fire is *missed* when it is longer ago than its tolerance: nobody served, or the clock of the host jumped. Of all
-fires that passed meanwhile at most the latest one still runs: when it is not missed itself, or when the template says
-`run_late`. The others are dropped, and the schedule goes on from the present.
+fires that passed meanwhile at most the latest one still runs: when it is not missed itself; or when the template says
+`run_late`, and the occurrence before it was not made ahead, so that it has to run late itself. The others are dropped,
+and the schedule goes on from the present.
 
 An occurrence is admitted like any other task. One that exists, live and with the same start, is not made again,
 whatever was replaced or removed since. A fire that becomes nothing is dropped, for one of the reasons in `DROPS`.
@@ -241,7 +242,7 @@ class Recurring:
         fire, cron, counted = schedule.next, schedule.cron, 0
         assert fire is not None and cron is not None
         if fire.at + schedule.tolerance() < wall:
-            passed = pass_over(schedule, wall)
+            passed = pass_over(schedule, wall, lambda start: self._still_to_run(engine, schedule.spec.name, start))
             fire, runs, counted = passed.latest, passed.runs, passed.count
             if counted:
                 name, times = schedule.spec.name, (passed.first, passed.last)
@@ -255,6 +256,11 @@ class Recurring:
         engine.step.writes.append(schedule.fired())
         self._place(schedule)
         return counted
+
+    def _still_to_run(self, engine: "Engine", name: str, start: int) -> int:
+        """Id of the latest occurrence before `start`, when it was never dispatched; else 0."""
+        task = engine.tasks.live.get(self.live.before(name, start))
+        return task.id if task is not None and not task.first_started else 0
 
     def _make(self, engine: "Engine", schedule: Schedule, fire: Fire) -> None:
         """Make the occurrence of this fire, unless it exists."""

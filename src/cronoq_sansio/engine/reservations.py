@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.clock import seconds, utc_text
+from cronoq_sansio.clock import LAST_UNIX_NS, seconds, utc_text
 from cronoq_sansio.engine import lifecycle
 from cronoq_sansio.engine.ahead import Leads
 from cronoq_sansio.engine.calendar import Calendar
@@ -346,9 +346,9 @@ def _conflict(
         "reserved already"
     )
     free = starts.calendar.next_free(begin, end - begin, starts.limit, MAX_FREE_TRIES)
-    if free is None:
+    later = None if free is None else start + free - begin
+    if later is None or later > LAST_UNIX_NS:
         return Rejection(Code.RESERVATION_CONFLICT, text)
-    later = start + free - begin
     return Rejection(
         Code.RESERVATION_CONFLICT,
         f"{text}; the next start that fits is {utc_text(later)}",

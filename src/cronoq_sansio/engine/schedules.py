@@ -3,6 +3,7 @@
 Every fire up to `through` has been dealt with. A fire is *missed* when it is longer ago than the tolerance.
 """
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import utc_text
@@ -140,13 +141,25 @@ def in_file(name: str) -> Rejection:
     return Rejection(Code.FAILED_PRECONDITION, text)
 
 
-def pass_over(schedule: Schedule, wall: int) -> Missed:
-    """The next fire is missed: look for the latest one that has come, and count those that are dropped."""
+def pass_over(schedule: Schedule, wall: int, ahead: Callable[[int], int]) -> Missed:
+    """The next fire is missed: look for the latest one that has come, and count those that are dropped.
+
+    `ahead`: id of an occurrence with an earlier start that still has to run, 0 = none. It is late itself, and so the
+    one that runs after a time without service.
+    """
     first, cron, asked = schedule.next, schedule.cron, _asked(schedule.spec)
     assert first is not None and cron is not None
     latest = cron.latest(first.at - 1, wall)
     assert latest is not None
-    runs = latest.at + asked.tolerance >= wall or asked.on_miss == MissPolicy.RUN_LATE
+    runs = latest.at + asked.tolerance >= wall
+    policy = MissPolicy(asked.on_miss)
+    then = f"none of them runs, on_miss is {policy.name.lower()}"
+    if not runs and policy is MissPolicy.RUN_LATE:
+        earlier = ahead(latest.at)
+        runs = not earlier
+        then = f"none of them runs, task {earlier} of an earlier one still has to"
+    if runs:
+        then = f"the one at {utc_text(latest.at)} runs"
     end = latest.at - runs  # of those that are dropped
     count, last, more = 0, 0, False
     fire: Fire | None = first
@@ -157,8 +170,6 @@ def pass_over(schedule: Schedule, wall: int) -> Missed:
             break
         count, last = count + 1, fire.at
         fire = cron.next(last)
-    policy = MissPolicy(asked.on_miss).name.lower()
-    then = f"the one at {utc_text(latest.at)} runs" if runs else f"none of them runs, on_miss is {policy}"
     detail = f"nobody served at that time, or the clock was set forward; {then}"
     return Missed(latest, runs, first.at if count else 0, last, count, more, detail)
 

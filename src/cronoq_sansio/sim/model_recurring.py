@@ -144,7 +144,12 @@ def act(model: "Model", schedule: NaiveSchedule) -> None:
         while (after := schedule.cron.next(fires[-1].at)) is not None and after.at <= wall:
             fires.append(after)
     last, late = fires[-1].at, fires[-1].at + tolerance < wall
-    runs = not late or schedule.asked.on_miss == MissPolicy.RUN_LATE
+    earlier = [task for task in occurrences(model, schedule.spec.name) if (task.asked.start or 0) < last]
+    latest = max(earlier, key=lambda task: (task.asked.start, task.id), default=None)
+    waits = latest is not None and not latest.attempt  # it is late itself: one late run is enough
+    runs = not late or (schedule.asked.on_miss == MissPolicy.RUN_LATE and not waits)
+    if late and waits:
+        model.note("fire", "an earlier one runs late")
     lost = [one.at for one in (fires[:-1] if runs else fires)]
     if lost:
         model.note("fire", "one missed" if len(lost) == 1 else "several missed")

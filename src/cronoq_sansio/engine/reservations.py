@@ -379,6 +379,14 @@ def missed(task: "Task", wall: int) -> bool:
     return plan is not None and plan.fixed and wall > plan.late and _missable(task)
 
 
+def is_too_late(spec: TaskSpec, wall: int) -> bool:
+    """True when a task like this would be missed as soon as it is taken in."""
+    asked = spec.scheduling
+    if asked is None or asked.start is None or asked.on_miss == RUN_LATE:
+        return False
+    return wall > asked.start + asked.tolerance
+
+
 def _miss_text(task: "Task") -> str:
     """Why a task ended that was missed."""
     plan = _plan(task)

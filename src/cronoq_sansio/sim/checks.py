@@ -165,6 +165,15 @@ def _sums(pool: Pool, now: int) -> tuple[int, int, int, int]:
     return figures.fixed_starts, figures.hits, figures.worked, figures.offered + pool.groups.capacity * now
 
 
+def snapshot_of(engine: Engine) -> dict[str, object]:
+    """What an engine shows to people, as the model counts it."""
+    shown = engine.snapshot(engine.now)
+    found: dict[str, object] = {
+        pool.name: (pool.capacity, pool.busy, pool.held, pool.desired, pool.reservations) for pool in shown.pools
+    }
+    return found | {"schedules": shown.schedules, "dropped": sum(count for _, count in shown.occurrences_dropped)}
+
+
 def idle(model: Model) -> list[str]:
     """Tasks that could start and do not: slot and units are there. None may be left after a step."""
     ready = [task for task in model.tasks.values() if task.status == TaskStatus.READY]

@@ -101,7 +101,7 @@ class Model:
         """Children do not hear of ends, and the rows of keys that came do not say so yet."""
         self.watched = False
         self.reviving = False
-        """Recovery: nobody's start has come before everything is there."""
+        """Recovery: whether occurrences overlap is decided when everything is there."""
         self.said: list[Said] = []
         self.totals: Counter[str] = Counter()
         self.notes: Counter[tuple[str, str]] = Counter()
@@ -216,13 +216,23 @@ class Model:
         """Nothing keeps it from running but slots and resources, and its start, which may not have come."""
         task.due = None
         new = task.fixed and not task.attempt and task.status != TaskStatus.RUNNING
-        if new and (self.reviving or self.wall() < task.fixed_start):
+        if new and (self.wall() < task.fixed_start or (self.reviving and task.schedule)):
             task.status = TaskStatus.SCHEDULED
             self.tell(task)
-            return
-        if new and recurring.overlaps(self, task):
+        elif new:
+            self.start_has_come(task)
+        else:
+            self.enter(task)
+
+    def start_has_come(self, task: NaiveTask) -> None:
+        """Its fixed start does not keep it any more; an earlier occurrence of its schedule may."""
+        if recurring.overlaps(self, task):
             recurring.skip(self, task)
-            return
+        else:
+            self.enter(task)
+
+    def enter(self, task: NaiveTask) -> None:
+        """It is READY."""
         task.status, task.wants = TaskStatus.READY, False
         self.queue(task)
         self.tell(task)

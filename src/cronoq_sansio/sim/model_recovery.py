@@ -45,6 +45,8 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
         if isinstance(row, RecurringLoaded):
             go_on(model, row)
     configure(model)
+    starts.fire(model)
+    model.hear()
     model.reviving = False
     model.fire()
     model.hear()

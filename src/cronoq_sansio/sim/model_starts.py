@@ -95,7 +95,7 @@ def fire(model: "Model") -> None:
     for task in scheduled(model):
         if task.fixed_start <= wall:
             model.note("start", "has come, held" if task.hold is not None else "has come")
-            model.make_ready(task)
+            model.start_has_come(task)
     for task in scheduled(model):
         if task.hold is None and hold_time(model, task) <= wall:
             task.wants = True

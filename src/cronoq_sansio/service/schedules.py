@@ -55,6 +55,8 @@ class Schedules:
         self._turn = turn
         self._drive = drive
         self._max_bytes = settings.limits.max_message_bytes - MESSAGE_HEADROOM
+        self._listed: tuple[int, int, RecurringListReply | Rejection] = (0, 0, RecurringListReply(()))
+        """Step of the engine and time of the last list, and that: calls that come together share it."""
 
     def add(self, call: Call, request: Request) -> None:
         """`AddRecurring`."""
@@ -84,13 +86,22 @@ class Schedules:
     def list(self, call: Call, _request: Request) -> None:
         """`ListRecurring`: all of them, for they are few; refused when they do not fit one message."""
         self._drive()
+        number, now, listed = self._listed
+        if (number, now) != (self._engine.number, self._turn.now):
+            listed = self._list()
+            self._listed = self._engine.number, self._turn.now, listed
+        if isinstance(listed, Rejection):
+            self._turn.reject(call, listed)
+        else:
+            self._turn.reply(call, listed, self._engine.written)
+
+    def _list(self) -> RecurringListReply | Rejection:
         schedules = tuple(self._engine.list_recurring())
         size = sum(map(_size, schedules))
-        if size > self._max_bytes:
-            text = f"{len(schedules)} schedules take about {size} bytes, a message at most {self._max_bytes}"
-            self._turn.reject(call, Rejection(Code.TOO_LARGE, f"{text} (limits.max_message_bytes)"))
-            return
-        self._turn.reply(call, RecurringListReply(schedules), self._engine.written)
+        if size <= self._max_bytes:
+            return RecurringListReply(schedules)
+        text = f"{len(schedules)} schedules take about {size} bytes, a message at most {self._max_bytes}"
+        return Rejection(Code.TOO_LARGE, f"{text} (limits.max_message_bytes)")
 
 
 def _size(view: RecurringView) -> int:

@@ -22,6 +22,7 @@ from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskFinished
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model import Model, Said
 from cronoq_sansio.sim.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
@@ -182,7 +183,11 @@ def idle(model: Model) -> list[str]:
         for task in ready
         if rules.fits(model, task) and (task.hold is not None or rules.groups_with_room(model, task))
     ]
-    wanting = [task for task in model.tasks.values() if task.wants and rules.groups_with_room(model, task)]
+    wanting = [
+        task
+        for task in model.tasks.values()
+        if task.wants and starts.may_hold(model, task.pool) and rules.groups_with_room(model, task)
+    ]
     return found + [f"task {task.id} in pool {task.spec.pool} has no slot held for it" for task in wanting]
 
 

@@ -344,6 +344,10 @@ class Model:
                 if task.status == TaskStatus.BLOCKED and task.id in self.tasks:
                     self.judge(task, parent)
 
+    def left_out(self, task: NaiveTask) -> None:
+        """The task never runs, because of what it depends on."""
+        recurring.fail(self, task)
+
     def judge(self, child: NaiveTask, parent: NaiveEnded) -> None:
         """A parent has ended: the child goes on waiting for others, may run, or never will."""
         mine = [edge for edge in child.edges if edge.parent == parent.id]
@@ -351,7 +355,7 @@ class Model:
         for edge in mine:
             self.note("edge", f"{'met' if met(edge.condition, parent.status) else 'impossible'} later")
         if not all(met(edge.condition, parent.status) for edge in mine):
-            self.end(child, TaskStatus.SKIPPED)
+            self.left_out(child)
         elif not child.edges:
             self.make_ready(child)
 
@@ -417,7 +421,7 @@ class Model:
                 if status == TaskStatus.RETRYING:
                     self.make_ready(task)
                 else:
-                    self.end(task, TaskStatus.SKIPPED)
+                    self.left_out(task)
         starts.fire(self)
 
     def _give_up(self, lease: NaiveLease, count: str, reason: str) -> None:

@@ -96,7 +96,7 @@ def admit(
     if impossible:
         model.admit(task, runs=False)
         appear(model, task)
-        model.end(task, TaskStatus.SKIPPED)
+        model.left_out(task)
         return task
     if any(edge.key for edge in task.edges):
         task.due = model.now + (pool.await_unknown_dependencies or 0)

@@ -122,10 +122,30 @@ def encode_recurring_removed(reply: Message) -> bytes:
     return pb.RemoveRecurringResponse(removed=reply.removed).SerializeToString()
 
 
+class _LastList:
+    """The list that was encoded last. Calls that come together share theirs, and it may be long."""
+
+    __slots__ = ("encoded", "reply")
+
+    def __init__(self) -> None:
+        self.reply: RecurringListReply | None = None
+        self.encoded = b""
+
+    def encode(self, reply: RecurringListReply) -> bytes:
+        """The bytes of a reply, which is a value and never changes."""
+        if reply is not self.reply:
+            response = pb.ListRecurringResponse(schedules=[_info(view) for view in reply.schedules])
+            self.reply, self.encoded = reply, response.SerializeToString()
+        return self.encoded
+
+
+_LAST_LIST = _LastList()
+
+
 def encode_recurring_list(reply: Message) -> bytes:
     """`ListRecurringResponse`."""
     assert isinstance(reply, RecurringListReply)
-    return pb.ListRecurringResponse(schedules=[_info(view) for view in reply.schedules]).SerializeToString()
+    return _LAST_LIST.encode(reply)
 
 
 def _info(view: RecurringView) -> pb.RecurringInfo:

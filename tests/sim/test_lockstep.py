@@ -32,7 +32,7 @@ REACHED = {
     "put": "added, kept on, begins anew, invalid, overloaded, failed_precondition",
     "remove": "removed, nobody has it, configured",
     "fire": "made in time, made late, one missed, several missed, exists, overlap, conflict, overload, invalid, "
-    "foreign key, first pass, second pass",
+    "foreign key, first pass, second pass, predecessor, an earlier one runs late",
     "scale": "up; up half the way; down; rests; stays as it was within the last minute",
     "capacity": "set, group dropped",
     "limit": "semaphore, token_bucket",
@@ -65,6 +65,7 @@ RARE = {
     ("recovery", "its key appeared"),
     ("recovery", "configured schedule does not fit"),
     ("fire", "moved"),
+    ("fire", "left out by the clocks"),
 }
 SEEDS = (1, 2, 3)
 STEPS = 12_000

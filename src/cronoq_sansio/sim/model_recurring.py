@@ -140,7 +140,7 @@ def act(model: "Model", schedule: NaiveSchedule) -> None:
     first = schedule.cron.next(schedule.next - 1)
     assert first is not None and first.at == schedule.next
     fires = [first]
-    for skipped in first.skipped:
+    for skipped in schedule.gaps:
         model.note("fire", "left out by the clocks")
         drop(model, schedule.spec.name, "gap", [skipped])
     while (after := schedule.cron.next(fires[-1].at)) is not None and after.at <= wall:
@@ -159,8 +159,7 @@ def act(model: "Model", schedule: NaiveSchedule) -> None:
     if runs:
         occur(model, schedule, last, "late" if late else "in time", fires[-1].mark)
     schedule.through, schedule.local = last, fires[-1].local
-    after = schedule.cron.next(last)
-    schedule.next = after.at if after is not None else None
+    schedule.look(last)
 
 
 def drop(model: "Model", name: str, reason: str, fires: Sequence[int]) -> None:

@@ -213,6 +213,8 @@ class NaiveSchedule:
         self.last_task = 0
         self.next: int | None = None
         """The first fire that has not been dealt with."""
+        self.gaps: tuple[int, ...] = ()
+        """Fires before it that the clocks skip and nothing replaces."""
 
     @property
     def asked(self) -> Scheduling:
@@ -223,8 +225,13 @@ class NaiveSchedule:
         """Find the next fire. A zone may have other rules by now; a time of its clock never comes twice."""
         if self.cron is not None:
             after = self.through if self.local < 0 else max(self.through, self.cron.resolve(self.local))
-            fire = self.cron.next(after)
-            self.next = fire.at if fire is not None else None
+            self.look(after)
+
+    def look(self, after: int) -> None:
+        """The next fire is the first one later than that."""
+        assert self.cron is not None
+        fire = self.cron.next(after)
+        self.next, self.gaps = (None, ()) if fire is None else (fire.at, fire.skipped)
 
 
 class NaiveFigures:

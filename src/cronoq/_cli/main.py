@@ -71,7 +71,7 @@ GLOBAL_OPTIONS = {
     "--json": False,
 }
 #: What to say when there are too many words behind these, because the shell has split an expression.
-QUOTES = {
+QUOTES: dict[tuple[str, ...], str] = {
     ("recurring", "add"): ' CRON needs quotes, as in "30 2 * * *", and so does a payload with spaces.',
     ("recurring", "preview"): ' CRON needs quotes, as in "30 2 * * *".',
 }

@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from cronoq_sansio.clock import utc_text
 from cronoq_sansio.engine.cron import Cron, compile_cron
-from cronoq_sansio.limits import CROWD_FIRES, CROWD_HORIZON, MAX_CROWD_FIRES
+from cronoq_sansio.limits import CROWD_FIRES, CROWD_HORIZON, MAX_CROWD_FIRES, MAX_RESERVED
 from cronoq_sansio.settings import PoolSettings, Settings
 from cronoq_sansio.spec import RecurringSpec, Scheduling
 
@@ -69,8 +69,8 @@ def _fires(cron: Cron, after: int, count: int) -> Iterator[int]:
 def _wanted(pool: PoolSettings, spec: RecurringSpec, fires: Iterator[int]) -> Iterator[Jump]:
     """When a schedule has a slot reserved: its intervals, those that touch or overlap as one."""
     asked = spec.template.scheduling or Scheduling()
-    tolerance = min(asked.tolerance, CROWD_HORIZON)
-    duration = pool.default_duration if asked.duration_hint is None else min(asked.duration_hint, CROWD_HORIZON)
+    tolerance = min(asked.tolerance, MAX_RESERVED)
+    duration = min(pool.default_duration if asked.duration_hint is None else asked.duration_hint, MAX_RESERVED)
     if tolerance == duration == 0:
         return
     end: int | None = None

@@ -19,7 +19,7 @@ from cronoq_sansio.engine.actions import OccurrenceDropped
 log = get_logger("recurring")
 
 LAST_SECOND = int(datetime.max.replace(tzinfo=UTC, microsecond=0).timestamp())
-EXPECTED = ("overlap",)
+EXPECTED = ("overlap", "predecessor", "gap")
 """Reasons that the schedule itself asks for."""
 RUNS = ("foreign_key",)
 """Reasons for which the task exists nevertheless."""

@@ -31,7 +31,9 @@ def announce(
 ) -> None:
     """Print the start-up lines. `bound`: the real addresses, gRPC's and then, if there is one, HTTP's.
 
-    `crowded`: what `crowds` has found. The last line, `ready: grpc ADDRESS http ADDRESS`, is stable: programs wait for it.
+    `crowded`: what `crowds` has found.
+
+    The last line, `ready: grpc ADDRESS http ADDRESS`, is stable: programs wait for it.
     """
     addresses = [format_address(address) for address in bound]
     for text in lines(settings, source, version, *addresses):

@@ -49,6 +49,7 @@ MAX_SCALING_LOOKS = 1_000  #: at the reservations of a pool, for its targets sin
 CRON_END = 7_258_118_400 * SECOND  #: 2200-01-01; later fires cannot be trusted to any rule, and 64 bits end in 2262
 CRON_CACHE = 1_024  #: cron expressions whose search is kept for whoever asks for the same: 3 KiB each
 MAX_SKIPPED_GAPS = 8  #: skipped times in a row after which a schedule counts as one that never fires: years of gaps
+FIRE_BYTES = 4_096  #: bytes of a template for which its occurrence counts one more of MAX_UNITS: 4 MiB in a step
 MAX_COUNTED_FIRES = 64  #: fires that passed while nobody served and are counted one by one, 30 µs each
 MAX_UNARMED_NAMES = 100  #: schedules that recovery does not arm and that the log names; the rest is a number
 MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum

@@ -160,7 +160,7 @@ def test_starts_go_in_their_order_whatever_their_classes() -> None:
 
 
 def test_the_latest_start_loses_its_hold_when_slots_go() -> None:
-    rig = rig_of(3, default_duration=100 * SECOND)
+    rig = rig_of(3, default_duration=100 * SECOND, reservable_fraction=1.0)
     early, late = rig.submit(spec(start=at(50), duration_hint=0), spec(start=at(60), duration_hint=0))
     rig.advance(0)
     assert held(rig) == 2
@@ -176,6 +176,30 @@ def test_the_latest_start_loses_its_hold_when_slots_go() -> None:
     assert (rig.status(early), rig.status(late)) == ("READY", "READY")
     rig.slots(1)
     assert rig.status(early) == "RUNNING"
+
+
+def test_of_the_slots_that_there_are_no_more_are_held_than_may_be_reserved() -> None:
+    rig = rig_of(4, default_duration=100 * SECOND)
+    rig.submit(*(spec(start=at(50), duration_hint=0) for _ in range(5)))
+    rig.advance(0)
+    assert held(rig) == 2, "half of them"
+    plain = rig.submit(spec(), spec(), spec())
+    assert [rig.status(task) for task in plain] == ["RUNNING", "RUNNING", "READY"]
+    rig.slots(6)
+    assert held(rig) == 3
+    rig.slots(1)
+    rig.advance(50 * SECOND)
+    rig.slots(6)
+    assert rig.engine.running == 6, "those that found no slot held start at their time"
+
+
+def test_of_a_tolerance_and_an_estimate_a_week_counts() -> None:
+    rig = rig_of(0, max=2)
+    week, century = 604_800 * SECOND, 3_153_600_000 * SECOND
+    rig.submit(spec(start=at(0) + century, tolerance=century, duration_hint=century))
+    assert rig.refused(spec(start=at(0) + century - week)).code is Code.RESERVATION_CONFLICT
+    rig.submit(spec(start=at(100)))
+    rig.submit(spec(start=at(0) + century + 2 * week + SECOND))
 
 
 def test_a_hold_is_on_a_group_that_carries_the_labels() -> None:

@@ -11,7 +11,7 @@ from cronoq_sansio.engine.records import TaskFinished, TaskInserted
 from cronoq_sansio.engine.victims import SHED_LOWEST
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.settings import LimitSettings, ResourceSettings, Settings
-from cronoq_sansio.spec import Condition, Priority, TaskStatus
+from cronoq_sansio.spec import Condition, MissPolicy, Priority, TaskStatus
 from tests.engine.harness import Rig, attempts, dep, pool, spec, total
 from tests.engine.naive_store import NaiveStore
 
@@ -274,6 +274,19 @@ def test_nobody_is_shed_for_a_newcomer_that_ends_at_once(policy):
     refusal = rig.refused(spec(priority=HIGH, deps=["failed"]))
     assert refusal.code is OVERLOADED and "never be met" in refusal.message
     assert rig.status(2) == "READY"
+
+
+@pytest.mark.parametrize("policy", SHEDDING)
+@pytest.mark.parametrize("on_miss", [MissPolicy.SKIP, MissPolicy.FAIL])
+def test_nobody_is_shed_for_a_newcomer_whose_start_is_missed(policy, on_miss):
+    rig = Rig(pool(overflow=policy, max_pending=1))
+    rig.submit(spec("victim", priority=LOW))
+    late = rig.engine.wall() - 2 * SECOND
+    refusal = rig.refused(spec(priority=HIGH, start=late, tolerance=2 * SECOND - 1, on_miss=on_miss))
+    assert refusal.code is OVERLOADED and "missed already" in refusal.message
+    assert rig.status(1) == "READY"
+    rig.submit(spec(priority=HIGH, start=late, tolerance=2 * SECOND, on_miss=on_miss))
+    assert rig.status(1) == "SHED"
 
 
 def test_a_task_that_waits_for_a_resource_may_be_shed():

@@ -329,6 +329,7 @@ def test_a_chain_that_asks_for_success_breaks_at_once():
     made = [task for _, task in live(rig)]
     rig.fail(first, permanent=True)
     assert [rig.status(task) for task in made] == ["FAILED", "SKIPPED", "SKIPPED", "SKIPPED"]
+    assert [drop.reason for drop in rig.drops] == ["predecessor"] * 3
     to(rig, TEN + 4 * MINUTE)
     assert [rig.status(task) for _, task in live(rig)] == ["RUNNING"]
 
@@ -489,3 +490,25 @@ def test_a_time_zone_decides():
     fires = [at("2027-03-13T07:30:00"), at("2027-03-14T07:00:00"), at("2027-03-15T06:30:00")]
     assert [start for start, _ in live(rig)] == fires
     assert [start for start, _ in live(rig, "skips")] == [fires[0], fires[2]]
+
+
+def test_a_time_that_the_clocks_skip_is_a_drop_when_it_is_left_out():
+    rig = Rig(now=at("2027-03-13T08:00:00"))
+    put(rig, schedule("skips", cron="30 2 * * *", tz="America/New_York", overlap=Overlap.ALLOW, gap="skip"))
+    to(rig, at("2027-03-15T07:00:00"))
+    gap = at("2027-03-14T07:00:00")
+    assert drops(rig) == [("gap", gap, gap, 1, False)]
+    assert rig.engine.recurring.dropped["gap"] == 1
+    assert [start for start, _ in live(rig, "skips")] == [at("2027-03-15T06:30:00")]
+
+
+def test_large_templates_are_made_in_portions():
+    rig = Rig(pool(max=100), now=NINE)
+    put(rig, *(schedule(f"s{number}", cron="0 10 * * *", size=1 << 20) for number in range(12)))
+    rig.now = TEN
+    made = []
+    while (due := rig.engine.next_timeout()) is not None and due <= TEN:
+        step = rig.handle(ev.TimerFired())
+        made.append(sum(type(record) is TaskInserted for record in step.writes))
+    assert sum(made) == 12
+    assert max(made) <= 4, "about 4 MiB in a step"

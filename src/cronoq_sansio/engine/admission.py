@@ -370,23 +370,25 @@ def _admit(engine: "Engine", checked: Checked, admitted: Mapping[str, Task], boo
         engine.wall(),
     )
     edges: tuple[Edge, ...] = ()
-    impossible = ""
+    impossible = over = ""
     if booking is not None:
         engine.starts.adopt(task, booking)
         engine.recurring.adopt(task)
     if checked.resolved is not None:
         edges, impossible = engine.dependencies.edges(checked.resolved, admitted)
     if not (edges or impossible) and task.plan is not None and task.plan.schedule:
-        impossible = engine.recurring.overlapping(engine, task)
+        over = engine.recurring.overlapping(engine, task)
     wait = task.pool.settings.await_unknown_dependencies if edges and dependencies.awaits(edges) else None
     due = 0 if wait is None else engine.wall(wait)
-    lifecycle.admit(engine, task, edges, blocked=bool(edges or impossible), due=due)
+    lifecycle.admit(engine, task, edges, blocked=bool(edges or impossible or over), due=due)
     if engine.dependencies.any and task.spec.key:
         engine.dependencies.appeared(task)
     if impossible:
         lifecycle.skip(engine, task, impossible)
+    elif over:
+        lifecycle.give_way(engine, task, over)
     elif edges:
         engine.dependencies.attach(engine, task, edges, 0 if wait is None else engine.now + wait)
-    if not impossible and reservations.missed(task, engine.wall()):
+    if not (impossible or over) and reservations.missed(task, engine.wall()):
         engine.starts.miss(engine, task)
     return task

@@ -55,6 +55,8 @@ class Fire:
     """The local time that the expression names, in nanoseconds as if it were UTC; in a gap none that a clock showed."""
     mark: str
     """`moved` out of a gap; `first pass` or `second pass` of a repeated time; else empty."""
+    skipped: tuple[int, ...] = ()
+    """With `skip`: the gaps on the way here that had a fire, each by its end."""
 
 
 def zone_names() -> tuple[str, ...]:
@@ -106,6 +108,7 @@ class Cron:
         if second >= _END:
             return None
         base = self._base(second)
+        skipped: tuple[int, ...] = ()
         for _ in range(MAX_SKIPPED_GAPS):
             named = self._names.next(base)
             if named is None or named >= _END:
@@ -114,16 +117,19 @@ class Cron:
             if before < behind:
                 change = self._zone.change(named - behind, named - before, before)
                 base = change + behind - 1  # the last local time of the gap
+                if self._skip:
+                    skipped = (*skipped, change * SECOND)
                 if self._names.next(base) == base + 1:
-                    return Fire(change * SECOND, (base + 1) * SECOND, "")  # the first valid time has a name of its own
+                    # The first valid time has a name of its own.
+                    return Fire(change * SECOND, (base + 1) * SECOND, "", skipped)
                 if not self._skip:
                     return Fire(change * SECOND, named * SECOND, MOVED)
             elif before == behind:
-                return Fire((named - before) * SECOND, named * SECOND, "")
+                return Fire((named - before) * SECOND, named * SECOND, "", skipped)
             elif self._fold == "first" or (self._fold == "both" and named - before > second):
-                return Fire((named - before) * SECOND, named * SECOND, FIRST_PASS)
+                return Fire((named - before) * SECOND, named * SECOND, FIRST_PASS, skipped)
             else:
-                return Fire((named - behind) * SECOND, named * SECOND, SECOND_PASS)
+                return Fire((named - behind) * SECOND, named * SECOND, SECOND_PASS, skipped)
         return None
 
     def _base(self, second: int) -> int:

@@ -159,6 +159,15 @@ class Pool:
         """True when one more task with that demand may be promised what it lacks: it will find a slot."""
         return demand is self.own_slots or (self.free_slots() > self.called and demand.can_call())
 
+    def may_hold(self) -> bool:
+        """True while one more slot may be held: of those that workers offer at most the share that is reservable.
+
+        The calendar is bounded by `max`. With fewer slots than that, and starts that follow each other faster than a
+        lead, holds alone would take all of them, and other work would never run.
+        """
+        groups = self.groups
+        return groups.held < max(1, int(groups.capacity * self.settings.reservable_fraction))
+
     def lead(self) -> int:
         """How long before a fixed start, at least, a slot is held: most tasks that run now are over by then."""
         known = self.durations.heed(LEAD_PERCENT)
@@ -236,9 +245,11 @@ class Pool:
         """
         lanes: Iterable[Lane]
         if self.in_play:
-            for line in self._fixed:
-                if line.heap and (fixed := line.best()) is not None:
-                    return fixed
+            holds, starts = self._fixed
+            if holds.heap and self.may_hold() and (fixed := holds.best()) is not None:
+                return fixed
+            if starts.heap and (fixed := starts.best()) is not None:
+                return fixed
             lanes = [lane for line in self._lines if line.heap and (lane := line.best()) is not None]
             if not self.in_play:
                 self._leave_lines()

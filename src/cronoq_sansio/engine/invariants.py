@@ -137,7 +137,8 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     pool.figures.check_invariants()
     pool.durations.check_invariants()
     if not engine._held and not engine._more:
-        idle = [lane for lane in pool.every_lane() if lane.ready and lane.demand.has_room()]
+        able = [lane for lane in pool.every_lane() if type(lane) is not HoldLane or pool.may_hold()]
+        idle = [lane for lane in able if lane.ready and lane.demand.has_room()]
         assert not idle, f"pool {name}: a slot is free while a task is ready, or wants it held"
         assert pool.starts is None or not pool.starts.armed.count, f"pool {name}: a task did not take its held slot"
 

@@ -130,7 +130,7 @@ def start_is_due(engine: "Engine", task: Task) -> None:
     assert task.plan is not None
     over = engine.recurring.overlapping(engine, task) if task.plan.schedule and not task.attempt else ""
     if over:
-        skip(engine, task, over)
+        give_way(engine, task, over)
     else:
         make_ready(engine, task)
 
@@ -349,11 +349,14 @@ def fail_waiting(engine: "Engine", task: Task, message: str) -> None:
 
 
 def skip(engine: "Engine", task: Task, message: str) -> None:
-    """End a task that is not to run any more.
+    """End a BLOCKED task that cannot run any more: an edge is impossible, or an awaited key did not appear."""
+    if task.plan is not None and task.plan.schedule:
+        engine.recurring.skipped(engine, task, message)
+    _end(engine, task, SKIPPED, message)
 
-    A BLOCKED one: an edge is impossible, or an awaited key did not appear. A SCHEDULED one: the occurrence of its
-    schedule before it is still going.
-    """
+
+def give_way(engine: "Engine", task: Task, message: str) -> None:
+    """End an occurrence whose start has come, because an earlier one is still going."""
     _end(engine, task, SKIPPED, message)
 
 

@@ -17,7 +17,7 @@ tested with the earlier ones counted in; nothing is shed for it, and it does not
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine import lifecycle
+from cronoq_sansio.engine import lifecycle, reservations
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.engine.victims import SHED_LOWEST
 from cronoq_sansio.errors import Code, Rejection
@@ -84,7 +84,7 @@ def make_room(
     """The last check of a single submission, which is admitted unless this is a `Rejection`.
 
     A task is the victim: hand it to `shed` *after* the newcomer is admitted. Nobody is shed for a newcomer that ends at
-    once because of what it depends on (`resolved`), nor one that the newcomer itself waits for.
+    once, because of what it depends on (`resolved`) or because its start is missed, nor one that it itself waits for.
     """
     passed = _passed(engine, spec, pool, NOBODY)
     if passed is None:
@@ -94,6 +94,8 @@ def make_room(
         victim = pool.victims.pick(spec.priority)
         if resolved is not None and resolved.impossible:
             why = ", and a dependency can never be met"
+        elif reservations.is_too_late(spec, engine.wall()):
+            why = ", and its fixed start is missed already"
         elif victim is not None and resolved is not None and any(parent is victim for parent, _ in resolved.unmet):
             why = ", and the task to shed is one that this one depends on"
         elif victim is not None and _fits_without(engine, spec, pool, victim):

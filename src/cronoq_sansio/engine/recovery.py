@@ -110,11 +110,11 @@ class Recovery:
             yield
         self._blocked.clear()
         yield from self._cascade()
+        yield from self._engine.recurring.recover(self._engine)  # which starts overlap is for the policies of today
         while self._engine.starts.is_due(self._engine):  # `begin` takes those that come due meanwhile
             self._engine.starts.fire(self._engine, 1)
             yield
         yield from self._cascade()
-        yield from self._engine.recurring.recover(self._engine)
 
     def _cascade(self) -> Iterator[None]:
         while self._engine.dependencies.unsettled:

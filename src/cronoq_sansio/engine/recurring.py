@@ -4,7 +4,8 @@ Rules. A schedule has dealt with every fire of its cron expression up to `throug
 *occurrence*, some time before its start: the tolerance and a lead, which is that of a hold (`reservations.py`). No
 other one is made before the start of the one made last has come, so that at most one is ahead.
 
-A fire is *missed* when it is longer ago than its tolerance: nobody served, or the clock of the host jumped. Of all
+A fire is *missed* when it is longer ago than its tolerance, or when a later one has come as well: nobody served, or the
+clock of the host jumped. Of all
 fires that passed meanwhile at most the latest one still runs: when it is not missed itself; or when the template says
 `run_late`, and the occurrence before it was not made ahead, so that it has to run late itself. The others are dropped,
 and the schedule goes on from the present.
@@ -36,15 +37,17 @@ from cronoq_sansio.engine.snapshot import RecurringView
 from cronoq_sansio.engine.task import Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import FIRE_UNITS, MAX_SCHEDULES, MAX_UNARMED_NAMES
+from cronoq_sansio.limits import FIRE_BYTES, FIRE_UNITS, MAX_SCHEDULES, MAX_UNARMED_NAMES
 from cronoq_sansio.spec import Overlap, RecurringSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
 
-MISSED, OVERLAP, CONFLICT, OVERLOAD, INVALID, FOREIGN_KEY = DROPS = (
+MISSED, OVERLAP, PREDECESSOR, GAP, CONFLICT, OVERLOAD, INVALID, FOREIGN_KEY = DROPS = (
     "missed",
     "overlap",
+    "predecessor",
+    "gap",
     "conflict",
     "overload",
     "invalid",
@@ -198,7 +201,8 @@ class Recurring:
     def fire(self, engine: "Engine", units: int) -> int:
         """Deal with the fires that are due, by due time and then by name; the units that are left.
 
-        One that is dealt with costs FIRE_UNITS, and one more for each fire that is counted as missed.
+        One that is dealt with costs FIRE_UNITS, and one more for each fire that is counted as missed and for each
+        FIRE_BYTES of the template: the driver, which sees what waits for the store, has its say in between.
         """
         wall = engine.wall()
         while units >= FIRE_UNITS:
@@ -220,7 +224,7 @@ class Recurring:
                 schedule.timer = None
                 placed = schedule.through >= schedule.due()
             if placed:
-                units -= FIRE_UNITS + self._fire(engine, schedule, wall)
+                units -= FIRE_UNITS + schedule.spec.template.size // FIRE_BYTES + self._fire(engine, schedule, wall)
             else:
                 units -= 1  # the lead has changed since it was placed
                 self._place(schedule)
@@ -241,7 +245,10 @@ class Recurring:
         """The time of its next fire has come, or has passed; how many missed ones were counted."""
         fire, cron, counted = schedule.next, schedule.cron, 0
         assert fire is not None and cron is not None
-        if fire.at + schedule.tolerance() < wall:
+        for skipped in fire.skipped:
+            self._drop(engine, schedule.spec.name, GAP, skipped, skipped, "the clocks skip that time (dst_gap = skip)")
+        after = cron.next(fire.at)
+        if fire.at + schedule.tolerance() < wall or (after is not None and after.at <= wall):
             passed = pass_over(schedule, wall, lambda start: self._still_to_run(engine, schedule.spec.name, start))
             fire, runs, counted = passed.latest, passed.runs, passed.count
             if counted:
@@ -312,6 +319,12 @@ class Recurring:
         over = f"an earlier occurrence, task {before}, is still going (overlap = skip)"
         self._drop(engine, plan.schedule, OVERLAP, asked.start, asked.start, over)
         return over
+
+    def skipped(self, engine: "Engine", task: Task, message: str) -> None:
+        """An adopted task ends because the one that it depends on did not succeed."""
+        plan, asked = task.plan, task.spec.scheduling
+        assert plan is not None and asked is not None and asked.start is not None
+        self._drop(engine, plan.schedule, PREDECESSOR, asked.start, asked.start, message)
 
     def missed(self, engine: "Engine", task: Task, message: str) -> None:
         """An adopted task ends because its start was missed, as its policy says."""

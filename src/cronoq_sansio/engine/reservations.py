@@ -1,9 +1,10 @@
 """Fixed starts: reservations, slots held ahead of time, and what becomes of missed ones (engine.md section 7).
 
 Rules. A task with a fixed start reserves ``[start − tolerance, start + estimate + tolerance)`` in the calendar of its
-pool from its admission to its end; it is refused when that would put more reservations side by side than the pool
-allows. It is SCHEDULED until its start, then READY, and goes before all work without a fixed start. A *lead* before the
-start it *wants a hold*: the next free slot that serves it is kept free for it. Whoever has a hold starts at once when
+pool from its admission to its end, of tolerance and estimate a week at most; it is refused when that would put more
+reservations side by side than the pool allows. It is SCHEDULED until its start, then READY, and goes before all work
+without a fixed start. A *lead* before the start it *wants a hold*: the next free slot that serves it is kept free for
+it, as long as no more are held than may be reserved of the slots that there are. Whoever has a hold starts at once when
 the time comes; without one it takes the first slot that is free.
 
 A BLOCKED task wants no hold: the parent that it waits for may need that very slot. A hold is on a worker group; when
@@ -26,7 +27,7 @@ from cronoq_sansio.engine import lifecycle
 from cronoq_sansio.engine.ahead import Leads
 from cronoq_sansio.engine.calendar import Calendar
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_FREE_TRIES, MAX_HOLD
+from cronoq_sansio.limits import MAX_FREE_TRIES, MAX_HOLD, MAX_RESERVED
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.spec import MissPolicy, Scheduling, TaskSpec, TaskStatus
 
@@ -360,7 +361,8 @@ def _interval(pool: "Pool", spec: TaskSpec, start: int) -> Booking:
     asked = spec.scheduling
     assert asked is not None
     estimate = pool.durations.estimate(spec.kind) if asked.duration_hint is None else asked.duration_hint
-    return start - asked.tolerance, start + estimate + asked.tolerance
+    tolerance = min(asked.tolerance, MAX_RESERVED)  # or a few tasks would fill a calendar for a century
+    return start - tolerance, start + min(estimate, MAX_RESERVED) + tolerance
 
 
 def _start_of(asked: Scheduling, arrival: int) -> int:
@@ -377,6 +379,14 @@ def missed(task: "Task", wall: int) -> bool:
     """True when the task has to end now because its start was missed."""
     plan = task.plan
     return plan is not None and plan.fixed and wall > plan.late and _missable(task)
+
+
+def is_too_late(spec: TaskSpec, wall: int) -> bool:
+    """True when a task like this would be missed as soon as it is taken in."""
+    asked = spec.scheduling
+    if asked is None or asked.start is None or asked.on_miss == RUN_LATE:
+        return False
+    return wall > asked.start + asked.tolerance
 
 
 def _miss_text(task: "Task") -> str:

@@ -69,7 +69,7 @@ class PoolSnapshot:
     desired: int = 0
     """Slots that the autoscaler would like to have; 0 when it is off."""
     reservations: int = 0
-    """Live tasks with a fixed start."""
+    """Those of live tasks with a fixed start; one that takes no time reserves nothing."""
     cost: float = 0.0
     """Slot-seconds offered since the term began, times `cost_per_worker_second`."""
 

@@ -22,6 +22,7 @@ from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskFinished
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.sim import model_rules as rules
+from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model import Model, Said
 from cronoq_sansio.sim.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
@@ -165,6 +166,15 @@ def _sums(pool: Pool, now: int) -> tuple[int, int, int, int]:
     return figures.fixed_starts, figures.hits, figures.worked, figures.offered + pool.groups.capacity * now
 
 
+def snapshot_of(engine: Engine) -> dict[str, object]:
+    """What an engine shows to people, as the model counts it."""
+    shown = engine.snapshot(engine.now)
+    found: dict[str, object] = {
+        pool.name: (pool.capacity, pool.busy, pool.held, pool.desired, pool.reservations) for pool in shown.pools
+    }
+    return found | {"schedules": shown.schedules, "dropped": sum(count for _, count in shown.occurrences_dropped)}
+
+
 def idle(model: Model) -> list[str]:
     """Tasks that could start and do not: slot and units are there. None may be left after a step."""
     ready = [task for task in model.tasks.values() if task.status == TaskStatus.READY]
@@ -173,7 +183,11 @@ def idle(model: Model) -> list[str]:
         for task in ready
         if rules.fits(model, task) and (task.hold is not None or rules.groups_with_room(model, task))
     ]
-    wanting = [task for task in model.tasks.values() if task.wants and rules.groups_with_room(model, task)]
+    wanting = [
+        task
+        for task in model.tasks.values()
+        if task.wants and starts.may_hold(model, task.pool) and rules.groups_with_room(model, task)
+    ]
     return found + [f"task {task.id} in pool {task.spec.pool} has no slot held for it" for task in wanting]
 
 

@@ -101,7 +101,7 @@ class Model:
         """Children do not hear of ends, and the rows of keys that came do not say so yet."""
         self.watched = False
         self.reviving = False
-        """Recovery: nobody's start has come before everything is there."""
+        """Recovery: whether occurrences overlap is decided when everything is there."""
         self.said: list[Said] = []
         self.totals: Counter[str] = Counter()
         self.notes: Counter[tuple[str, str]] = Counter()
@@ -216,13 +216,23 @@ class Model:
         """Nothing keeps it from running but slots and resources, and its start, which may not have come."""
         task.due = None
         new = task.fixed and not task.attempt and task.status != TaskStatus.RUNNING
-        if new and (self.reviving or self.wall() < task.fixed_start):
+        if new and (self.wall() < task.fixed_start or (self.reviving and task.schedule)):
             task.status = TaskStatus.SCHEDULED
             self.tell(task)
-            return
-        if new and recurring.overlaps(self, task):
+        elif new:
+            self.start_has_come(task)
+        else:
+            self.enter(task)
+
+    def start_has_come(self, task: NaiveTask) -> None:
+        """Its fixed start does not keep it any more; an earlier occurrence of its schedule may."""
+        if recurring.overlaps(self, task):
             recurring.skip(self, task)
-            return
+        else:
+            self.enter(task)
+
+    def enter(self, task: NaiveTask) -> None:
+        """It is READY."""
         task.status, task.wants = TaskStatus.READY, False
         self.queue(task)
         self.tell(task)
@@ -334,6 +344,10 @@ class Model:
                 if task.status == TaskStatus.BLOCKED and task.id in self.tasks:
                     self.judge(task, parent)
 
+    def left_out(self, task: NaiveTask) -> None:
+        """The task never runs, because of what it depends on."""
+        recurring.fail(self, task)
+
     def judge(self, child: NaiveTask, parent: NaiveEnded) -> None:
         """A parent has ended: the child goes on waiting for others, may run, or never will."""
         mine = [edge for edge in child.edges if edge.parent == parent.id]
@@ -341,7 +355,7 @@ class Model:
         for edge in mine:
             self.note("edge", f"{'met' if met(edge.condition, parent.status) else 'impossible'} later")
         if not all(met(edge.condition, parent.status) for edge in mine):
-            self.end(child, TaskStatus.SKIPPED)
+            self.left_out(child)
         elif not child.edges:
             self.make_ready(child)
 
@@ -407,7 +421,7 @@ class Model:
                 if status == TaskStatus.RETRYING:
                     self.make_ready(task)
                 else:
-                    self.end(task, TaskStatus.SKIPPED)
+                    self.left_out(task)
         starts.fire(self)
 
     def _give_up(self, lease: NaiveLease, count: str, reason: str) -> None:

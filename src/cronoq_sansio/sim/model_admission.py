@@ -12,7 +12,7 @@ from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.sim import model_rules as rules
 from cronoq_sansio.sim import model_starts as starts
 from cronoq_sansio.sim.model_state import PLAIN, NaiveEdge, NaiveEnded, NaiveSubmission, NaiveTask, Refusal, met
-from cronoq_sansio.spec import TaskSpec, TaskStatus, weight
+from cronoq_sansio.spec import MissPolicy, TaskSpec, TaskStatus, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.model import Model
@@ -96,7 +96,7 @@ def admit(
     if impossible:
         model.admit(task, runs=False)
         appear(model, task)
-        model.end(task, TaskStatus.SKIPPED)
+        model.left_out(task)
         return task
     if any(edge.key for edge in task.edges):
         task.due = model.now + (pool.await_unknown_dependencies or 0)
@@ -356,7 +356,11 @@ def make_room(model: "Model", spec: TaskSpec, pool: PoolSettings, *, may_wait: b
 
 def in_vain(model: "Model", spec: TaskSpec, victim: NaiveTask) -> bool:
     """The newcomer would end at once, or loses what it depends on."""
-    for dependency in spec.scheduling.dependencies if spec.scheduling else ():
+    asked = spec.scheduling or PLAIN
+    too_late = asked.start is not None and model.wall() > asked.start + asked.tolerance
+    if too_late and asked.on_miss != MissPolicy.RUN_LATE:
+        return True
+    for dependency in asked.dependencies:
         parent = find(model, dependency.ref)
         if parent is victim or (isinstance(parent, NaiveEnded) and not met(dependency.condition, parent.status)):
             return True

@@ -45,6 +45,8 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
         if isinstance(row, RecurringLoaded):
             go_on(model, row)
     configure(model)
+    starts.fire(model)
+    model.hear()
     model.reviving = False
     model.fire()
     model.hear()
@@ -115,7 +117,7 @@ def resume_blocked(model: Model, task: NaiveTask, ends: dict[int, int]) -> None:
             model.note("recovery", "awaited in vain")
             impossible = True
     if impossible:
-        model.end(task, TaskStatus.SKIPPED)
+        recurring.fail(model, task)
     elif not task.edges:
         model.make_ready(task)
 

@@ -140,9 +140,11 @@ def act(model: "Model", schedule: NaiveSchedule) -> None:
     first = schedule.cron.next(schedule.next - 1)
     assert first is not None and first.at == schedule.next
     fires = [first]
-    if first.at + tolerance < wall:
-        while (after := schedule.cron.next(fires[-1].at)) is not None and after.at <= wall:
-            fires.append(after)
+    for skipped in first.skipped:
+        model.note("fire", "left out by the clocks")
+        drop(model, schedule.spec.name, "gap", [skipped])
+    while (after := schedule.cron.next(fires[-1].at)) is not None and after.at <= wall:
+        fires.append(after)
     last, late = fires[-1].at, fires[-1].at + tolerance < wall
     earlier = [task for task in occurrences(model, schedule.spec.name) if (task.asked.start or 0) < last]
     latest = max(earlier, key=lambda task: (task.asked.start, task.id), default=None)
@@ -246,6 +248,14 @@ def overlaps(model: "Model", task: NaiveTask) -> bool:
     if schedule is None or schedule.spec.overlap != Overlap.SKIP:
         return False
     return any(other.fixed_start < task.fixed_start for other in occurrences(model, task.schedule))
+
+
+def fail(model: "Model", task: NaiveTask) -> None:
+    """The task is left out because the one that it depends on did not end as it has to."""
+    if task.schedule:
+        model.note("fire", "predecessor")
+        drop(model, task.schedule, "predecessor", [task.fixed_start])
+    model.end(task, TaskStatus.SKIPPED)
 
 
 def skip(model: "Model", task: NaiveTask) -> None:

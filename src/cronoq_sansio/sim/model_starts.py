@@ -4,9 +4,10 @@ Everything is counted from the live tasks: what is reserved, who wants a slot to
 is in `model_rules.py`; it asks here for whom it should do something next.
 """
 
+from math import floor
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.limits import MAX_HOLD
+from cronoq_sansio.limits import MAX_HOLD, MAX_RESERVED
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.sim import model_recurring as recurring
 from cronoq_sansio.sim import model_rules as rules
@@ -31,8 +32,9 @@ def interval(model: "Model", spec: TaskSpec, pool: PoolSettings) -> Interval | N
     asked = spec.scheduling or PLAIN
     if asked.start is None:
         return None
-    begin = asked.start - asked.tolerance
-    end = asked.start + estimate(model, spec, pool) + asked.tolerance
+    tolerance = min(asked.tolerance, MAX_RESERVED)
+    begin = asked.start - tolerance
+    end = asked.start + min(estimate(model, spec, pool), MAX_RESERVED) + tolerance
     return (begin, end) if begin < end else None
 
 
@@ -95,7 +97,7 @@ def fire(model: "Model") -> None:
     for task in scheduled(model):
         if task.fixed_start <= wall:
             model.note("start", "has come, held" if task.hold is not None else "has come")
-            model.make_ready(task)
+            model.start_has_come(task)
     for task in scheduled(model):
         if task.hold is None and hold_time(model, task) <= wall:
             task.wants = True
@@ -134,8 +136,17 @@ def next_held(model: "Model", pool: PoolSettings) -> NaiveTask | None:
     return found[0] if found else None
 
 
+def may_hold(model: "Model", pool: PoolSettings) -> bool:
+    """Whether one more slot may be held, of the slots that there are."""
+    groups = [group for group in model.groups if group.pool == pool.name]
+    most = max(1, floor(sum(group.capacity for group in groups) * pool.reservable_fraction))
+    return sum(held(model, group) for group in groups) < most
+
+
 def next_wanting(model: "Model", pool: PoolSettings) -> NaiveTask | None:
-    """For whom a free slot should be held."""
+    """For whom a free slot should be held; no more are held than may be reserved of the slots there are."""
+    if not may_hold(model, pool):
+        return None
     wanting = [task for task in fixed(model) if task.pool is pool and task.wants]
     return next((task for task in wanting if rules.groups_with_room(model, task)), None)
 

@@ -52,6 +52,21 @@ def view(model: "Model") -> dict[str, object]:
     }
 
 
+def snapshot(model: "Model") -> dict[str, object]:
+    """What an engine shows to people, as far as that is a count."""
+    found: dict[str, object] = {
+        scale.pool.name: (
+            sum(group.capacity for group in model.groups if group.pool == scale.pool.name),
+            sum(lease.task.pool is scale.pool for lease in model.leases),
+            sum(task.pool is scale.pool and task.hold is not None for task in model.tasks.values()),
+            scaling.desired(scale),
+            len(starts.reservations(model, scale.pool)),
+        )
+        for scale in model.scales
+    }
+    return found | {"schedules": len(model.schedules), "dropped": sum(model.dropped.values())}
+
+
 def plan(task: NaiveTask) -> tuple[int, int, int, bool]:
     """What its place depends on: run time as far as that matters, tag, and place among those that lack a resource."""
     estimate = 0 if task.asked.deadline is None or task.fixed else task.estimate

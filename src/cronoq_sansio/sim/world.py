@@ -29,7 +29,7 @@ from cronoq_sansio.engine.records import (
     TaskInserted,
 )
 from cronoq_sansio.settings import Settings
-from cronoq_sansio.sim import checks, model_recovery
+from cronoq_sansio.sim import checks, model_recovery, model_view
 from cronoq_sansio.sim.model import Model, Said
 from cronoq_sansio.sim.occurrences import Occurrences
 from cronoq_sansio.sim.store import NaiveStore
@@ -184,6 +184,8 @@ class World:
         self.engine.check_invariants(step)
         if self.steps % FULL_SCAN == 0:
             self.engine.check_invariants(None)
+            shown = model_view.snapshot(self.model), checks.snapshot_of(self.engine)
+            self._compare("the engine shows something else than the model", *shown)
         self.latest_wall = max(self.latest_wall, self.model.wall())
         if wrong := checks.too_early(step, self.latest_wall):
             raise self._divergence("something starts before its time", wrong)
@@ -201,7 +203,13 @@ class World:
         return found
 
     def _compare_views(self) -> None:
-        expected, found = self.model.view(), checks.view_of(self.engine, swept=self.model.swept)
+        found = checks.view_of(self.engine, swept=self.model.swept)
+        self._compare("the engine looks different from the model", self.model.view(), found)
+        wakes, due = self.engine.next_timeout(), self.model.due()
+        if due is not None and (wakes is None or wakes > max(due, self.engine.now)):
+            raise self._divergence("the engine would sleep too long", [f"expected at most {due}", f"found {wakes}"])
+
+    def _compare(self, what: str, expected: dict[str, object], found: dict[str, object]) -> None:
         wrong = [
             line
             for name in expected
@@ -209,10 +217,7 @@ class World:
             for line in (f"{name}:", *_parts(expected[name], found[name]))
         ]
         if wrong:
-            raise self._divergence("the engine looks different from the model", wrong)
-        wakes, due = self.engine.next_timeout(), self.model.due()
-        if due is not None and (wakes is None or wakes > max(due, self.engine.now)):
-            raise self._divergence("the engine would sleep too long", [f"expected at most {due}", f"found {wakes}"])
+            raise self._divergence(what, wrong)
 
     def _too_early(self, step: EngineStep) -> list[str]:
         """Whoever shows a task waits for the last step that wrote it; a new task or an end waits for this one."""

@@ -200,7 +200,8 @@ POOLS = Table(
             "reservable_fraction",
             Kind.NUMBER,
             "Share of `max` that fixed starts may reserve at a time, rounded down, but at least one slot; beyond, a"
-            " fixed start is refused as `reservation_conflict`.",
+            " fixed start is refused as `reservation_conflict`. The same share of the slots that workers offer may be"
+            " held ahead of such starts.",
             MIN_RATIO,
             1,
         ),

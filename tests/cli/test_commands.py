@@ -140,6 +140,20 @@ def test_check_applies_the_flags(run):
     assert (code, out) == (0, "valid\n") and err.startswith("Note: c.toml: no credentials are asked for")
 
 
+def test_check_notes_schedules_that_start_together_and_do_not_all_fit(run):
+    write(free_port())
+    path = Path("c.toml")
+    one = '[[recurring]]\nname = "s{}"\ncron = "0 0 * * *"\n'
+    whole = path.read_text()
+    path.write_text(whole + "".join(map(one.format, range(5))))
+    assert run("check", "-c", "c.toml") == (0, "valid\n", "")
+    path.write_text(whole + "".join(map(one.format, range(6))))
+    code, out, err = run("check", "-c", "c.toml")
+    assert (code, out) == (0, "valid\n") and err.count("\n") == 1
+    assert err.startswith("Note: c.toml: pool 'default': 6 of the schedules need a slot around ")
+    assert "T00:00:00Z, and 5 fit: " in err
+
+
 def test_check_predicts_every_trouble_of_the_machine(run, folder, monkeypatch):
     monkeypatch.setenv("CRONOQ_LOG", "loud")
     with socket.socket() as taken:

@@ -146,3 +146,11 @@ def test_other_commands_do_not_load_what_this_one_needs():
         timeout=60,
     )
     assert done.stdout == "[]\n"
+
+
+def test_an_expression_without_quotes_is_told_of_them(run):
+    assert run("30", "2", "*", "*", "*") == (
+        2,
+        "",
+        'Error: Unexpected argument: 2 * * *. CRON needs quotes, as in "30 2 * * *". See `cronoq-trio --help`.\n',
+    )

@@ -144,7 +144,10 @@ REFUSED = {
     "no cron": (["n"], "parameter CRON requires an argument"),
     "a start": (["n", "* * * * *", "--start-in", "1"], "--start-in"),
     "a dependency": (["n", "* * * * *", "--after", "1"], "--after"),
-    "a cron that was not quoted": (["n", "*", "*", "*", "*", "*"], "Unexpected argument: * * *"),
+    "a cron that was not quoted": (
+        ["n", "*", "*", "*", "*", "*"],
+        'Unexpected argument: * * *. CRON needs quotes, as in "',
+    ),
     "an unknown overlap": (["n", "* * * * *", "--overlap", "maybe"], "'maybe' is not one of skip, allow, queue, queue"),
     "an unknown miss": (["n", "* * * * *", "--on-miss", "late"], "'late' is not one of run_late, skip, fail"),
     "a negative tolerance": (["n", "* * * * *", "--tolerance", "-1"], "--tolerance: -1 is not a number of seconds"),
@@ -176,7 +179,8 @@ def test_remove_says_whether_there_was_one(run):
     assert run("recurring", "remove", "nightly") == (0, "removed\n", "")
     assert run("recurring", "remove", "n\x1b") == (3, "", "Error: no such schedule: n\\u{1b}\n")
     assert run("recurring", "remove", "nightly", "--json") == (0, '{\n  "removed": true\n}\n', "")
-    assert run("recurring", "remove", "n", "--json") == (3, '{\n  "removed": false\n}\n', "")
+    error = "Error: no such schedule: n\n"
+    assert run("recurring", "remove", "n", "--json") == (3, '{\n  "removed": false\n}\n', error)
 
 
 def test_remove_needs_a_name(run, client):
@@ -235,7 +239,13 @@ def test_a_list_that_is_refused(run, client):
 
 def test_an_unknown_word_behind_recurring(run, client):
     code, out, err = run("recurring", "drop", "nightly")
-    assert (code, out) == (2, "") and "Unexpected argument: drop nightly" in err
+    assert (code, out) == (2, "") and "Unexpected argument: drop nightly" in err and "quotes" not in err
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_list_is_the_same_as_no_word(run, options):
+    assert run("recurring", "list", *options) == run("recurring", *options)
+    assert run(*options, "recurring", "list") == run("recurring", *options)
 
 
 # --- the snapshot

@@ -63,6 +63,8 @@ def test_several_fires_are_counted(rig: Rig, more: bool, text: str) -> None:
         ("overload", "warning ] an occurrence did not happen"),
         ("invalid", "warning ] an occurrence did not happen"),
         ("overlap", "info ] an occurrence did not happen"),
+        ("predecessor", "info ] an occurrence did not happen"),
+        ("gap", "info ] an occurrence did not happen"),
         ("foreign_key", "warning ] an occurrence has no key"),
     ],
 )

@@ -60,7 +60,7 @@ async def test_a_slow_step_is_told_with_the_kinds_of_its_events(
     stage.driver.handle([Say("0.3 0.3"), Say("0 0"), Write("a secret", 9)])
     (line,) = told(capsys, "one step took")
     assert "[warning" in line and "one step took 0.30 s" in line and "events=3" in line
-    assert "2 × Say, Write" in line and "secret" not in line and "smaller batches" in line
+    assert "2 × Say, Write" in line and "secret" not in line and "large batches, lists or many calls at once" in line
 
 
 async def test_the_step_that_was_slow_is_named_and_not_the_one_after_it(

@@ -87,6 +87,12 @@ def test_warnings(
     assert all(word in line for word, line in zip(words, warned, strict=True))
 
 
+def test_crowds_of_schedules_are_warned_of_above_the_last_line() -> None:
+    lines: list[str] = []
+    startup.announce(lines.append, Settings(), "built-in", "1", [("::1", 7)], ("pool 'x': too many",))
+    assert lines[-2:] == ["  WARNING        pool 'x': too many", "ready: grpc [::1]:7"]
+
+
 def test_the_lines_count_the_tokens_by_role() -> None:
     assert any(
         "tokens: 1 admin, 2 worker" in line for line in announced(Settings(auth=AuthSettings((LONG, SHORT, LONG))))

@@ -111,7 +111,7 @@ def time_at(name: str, text: str) -> datetime | int | float:
     try:
         found = datetime.fromisoformat(text)
     except ValueError:
-        usage(f"{name}: {text!r} is not a time like 2027-03-14T07:00:00Z, and no Unix seconds")
+        usage(f"{name}: {text!r} is not a time like 2027-03-14T07:00:00Z, and no Unix seconds, a number from 0")
     if found.utcoffset() is None:
         usage(f"{name}: {text!r} has no time zone; Z at its end means UTC")
     return found

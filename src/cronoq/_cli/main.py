@@ -48,6 +48,7 @@ app.command(workers)
 app.command(snapshot)
 recurring = App(name="recurring", version_flags=[])
 recurring.default(list_schedules)
+recurring.command(list_schedules, name="list")
 recurring.command(add_schedule, name="add")
 recurring.command(remove_schedule, name="remove")
 recurring.command(preview)
@@ -68,6 +69,11 @@ GLOBAL_OPTIONS = {
     "--tls-key": True,
     "--tls-domain": True,
     "--json": False,
+}
+#: What to say when there are too many words behind these, because the shell has split an expression.
+QUOTES: dict[tuple[str, ...], str] = {
+    ("recurring", "add"): ' CRON needs quotes, as in "30 2 * * *", and so does a payload with spaces.',
+    ("recurring", "preview"): ' CRON needs quotes, as in "30 2 * * *".',
 }
 
 
@@ -165,7 +171,8 @@ def _never_fail_to_encode() -> None:
 def _usage(error: CycloptsError) -> str:
     """The parser's sentence, on one line."""
     if isinstance(error, UnusedCliTokensError):
-        return f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
+        text = f"Unexpected argument: {' '.join(error.unused_tokens or ())}."
+        return f"{text}{QUOTES.get(tuple(error.command_chain or ()), '')}"
     text = " ".join(str(error).split())
     return text if text.endswith((".", "?")) else f"{text}."
 

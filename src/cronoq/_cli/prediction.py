@@ -5,8 +5,10 @@ taken are then worth a note, but no reason against the start that follows its st
 """
 
 import errno
+import time
 
 from cronoq._observe.logs import parse
+from cronoq._runtime.crowds import crowds
 from cronoq._runtime.listeners import bind
 from cronoq._runtime.startup import warnings
 from cronoq._runtime.tls import GRPC_PROTOCOLS, server_context
@@ -55,4 +57,4 @@ def predict(settings: Settings, log: str) -> Prediction:
         except StartError as error:
             taken = isinstance(error.__cause__, OSError) and error.__cause__.errno == errno.EADDRINUSE
             (notes if taken and replaced else problems).append(f"{key}: {error}")
-    return Prediction(tuple(problems), (*notes, *warnings(settings)))
+    return Prediction(tuple(problems), (*notes, *warnings(settings), *crowds(settings, time.time_ns())))

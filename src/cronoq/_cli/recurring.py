@@ -1,4 +1,4 @@
-"""`recurring`: the schedules of a server; `add`, `remove` and, without a word behind it, the list of them."""
+"""`recurring`: the schedules of a server; `add`, `remove` and, with `list` or no word behind it, the list of them."""
 
 from typing import TYPE_CHECKING
 
@@ -134,8 +134,8 @@ def remove_schedule(name: str, /, *, json: Json = False, endpoint: Endpoint = HE
         from cronoq._cli.printing import document
 
         document({"removed": removed})
-        return DONE if removed else REFUSED
+    elif removed:
+        print("removed")
     if not removed:
         raise CommandFailure(f"no such schedule: {name}", REFUSED)
-    print("removed")
     return DONE

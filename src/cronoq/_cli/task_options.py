@@ -108,6 +108,8 @@ class TaskOptions(CommonOptions):
     def _own_options(self) -> dict[str, Any]:
         if self.start_in is not None and self.start_at is not None:
             usage("--start-in and --start-at: only one of them can be the start")
+        if self.tolerance is not None and self.start_in is None and self.start_at is None:
+            usage("--tolerance is of use only with --start-in or --start-at")
         return {
             "key": self.key,
             "start_in": arguments.span("--start-in", self.start_in),

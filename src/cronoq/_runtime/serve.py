@@ -29,6 +29,7 @@ from cronoq._observe.logs import configure, get_logger
 from cronoq._runtime import listeners, startup
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
+from cronoq._runtime.crowds import crowds
 from cronoq._runtime.http_api import HttpApi
 from cronoq._runtime.lobby import Lobby
 from cronoq._runtime.statistics import Statistics
@@ -61,12 +62,13 @@ def run(settings: Settings, *, config_source: str = "built-in") -> int:
     except ValueError as error:
         raise StartError(str(error)) from error
     store = startup.make_store(settings)
+    crowded = crowds(settings, time.time_ns())  # now, while nobody is served yet
 
     relax_collector()
 
     def ready(bound: list[tuple[str, int]]) -> None:
         gc.freeze()  # what lives after the start lives as long as the process
-        startup.announce(announce, settings, config_source, __version__, bound)
+        startup.announce(announce, settings, config_source, __version__, bound, crowded)
 
     async def serve() -> int:
         return await Server(settings, store, ready).run()

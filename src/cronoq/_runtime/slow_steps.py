@@ -46,7 +46,10 @@ class SlowSteps:
             if used * 2 < took:
                 remedy = f"it did not run most of that time: {HOST}, and at whoever reads the log"
             else:
-                remedy = "send smaller batches; without any, report it with this line"
+                remedy = (
+                    "large batches, lists or many calls at once are slow: send less at a time; without any, report it"
+                    " with this line"
+                )
             fields = {"events": len(events), "kinds": kinds(events), "processor_seconds": round(used / 1e9, 2)}
             log.warning(f"one step took {took / 1e9:.2f} s", **fields, remedy=remedy)
 

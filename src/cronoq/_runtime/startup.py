@@ -2,7 +2,7 @@
 
 import os
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cronoq._stores.base import Store
 from cronoq._stores.memory import MemoryStore
@@ -22,15 +22,24 @@ def make_store(settings: Settings) -> Store:
 
 
 def announce(
-    line: Callable[[str], None], settings: Settings, source: str, version: str, bound: list[tuple[str, int]]
+    line: Callable[[str], None],
+    settings: Settings,
+    source: str,
+    version: str,
+    bound: list[tuple[str, int]],
+    crowded: Sequence[str] = (),
 ) -> None:
     """Print the start-up lines. `bound`: the real addresses, gRPC's and then, if there is one, HTTP's.
+
+    `crowded`: what `crowds` has found.
 
     The last line, `ready: grpc ADDRESS http ADDRESS`, is stable: programs wait for it.
     """
     addresses = [format_address(address) for address in bound]
     for text in lines(settings, source, version, *addresses):
         line(text)
+    for text in crowded:
+        line(_warning(text))
     listening = " ".join(f"{name} {address}" for name, address in zip(("grpc", "http"), addresses, strict=False))
     line(f"ready: {listening}")
 
@@ -58,8 +67,12 @@ def lines(settings: Settings, source: str, version: str, grpc: str, http: str | 
     ]
     if http is not None:
         result.append(f"  health         {scheme}://{http}/readyz and /healthz")
-    result += [f"  WARNING        {text}" for text in warnings(settings)]
+    result += [_warning(text) for text in warnings(settings)]
     return result
+
+
+def _warning(text: str) -> str:
+    return f"  WARNING        {text}"
 
 
 def _access(settings: Settings) -> str:

@@ -24,6 +24,7 @@ from cronoq_sansio.engine import (
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.autoscale import Scaler
 from cronoq_sansio.engine.calendar import Calendar
+from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.fair_share import Shares
@@ -220,6 +221,7 @@ PLANTS = {
     "ended tasks are remembered too long": lambda patch: patch.setattr(TaskTable, "expire", nothing),
     "missed at the last moment": late_too_soon,
     "holds stay on slots that are gone": holds_on_crowded_groups,
+    "any number of slots is held": lambda patch: patch.setattr(Pool, "may_hold", lambda _: True),
     "the lead ignores the tolerance": lambda patch: patch.setattr(reservations, "MAX_HOLD", 0),
     "the lead is the median": lambda patch: patch.setattr(dispatch, "LEAD_PERCENT", 50),
     "due starts go by their ids": lambda patch: patch.setattr(StartLane, "rank", lambda self, task: task.id),
@@ -237,6 +239,7 @@ PLANTS = {
     "keys of occurrences lack their zone": keys_without_z,
     "occurrences are made twice": lambda patch: patch.setattr(Occurrences, "at", lambda *_: 0),
     "every missed fire runs": every_missed_fire_runs,
+    "late fires run beside each other": lambda patch: patch.setattr(Recurring, "_still_to_run", lambda *_: 0),
     "nobody hears of dropped fires": lambda patch: patch.setattr(Recurring, "_drop", nothing),
     "occurrences do not queue": lambda patch: patch.setattr(occurrences, "QUEUES", {}),
     "replacing begins anew": lambda patch: patch.setattr(Schedule, "timing", lambda _: object()),
@@ -245,7 +248,7 @@ PLANTS = {
     "targets go down by two": goes_down_by_two,
     "targets see reservations too late": lambda patch: patch.setattr(autoscale, "SIGHT", SECOND),
     "targets forget the last minute": lambda patch: patch.setattr(autoscale, "STABLE", 1),
-    "scaled by the class alone": lambda patch: patch.setattr(autoscale, "STEP_UP", 1),
+    "targets go up one at a time": lambda patch: patch.setattr(autoscale, "STEP_UP", 1),
 }
 
 

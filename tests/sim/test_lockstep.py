@@ -67,7 +67,7 @@ RARE = {
     ("fire", "moved"),
     ("fire", "left out by the clocks"),
 }
-SEEDS = (2, 7, 10)
+SEEDS = (1, 2, 3, 4, 5)
 STEPS = 12_000
 
 

@@ -130,3 +130,4 @@ def test_day_light_saving_in_new_york(begin, cron, zones, days, expected):
                 world.handle(ev.GroupCapacitySet("a", (), 2))
         assert starts(world) == expected
         assert (("fire", "moved") in world.model.notes) == ("03-14T07:00:00Z" in expected)
+        assert (("fire", "left out by the clocks") in world.model.notes) == ("gap" in zones)

@@ -364,11 +364,12 @@ class Workload:
 
     def lose_slots(self) -> None:
         """A worker leaves from whose group a slot was held, or any other."""
-        holds = [(task.spec.pool, task.hold) for task in self.world.model.tasks.values() if task.hold is not None]
-        if not holds:
+        holders = [task for task in self.world.model.tasks.values() if task.hold is not None]
+        holders = [task for task in holders if task.parked] or holders
+        if not holders:
             self.offer_slots()
             return
-        pool, labels = self.choices.pick(sorted(holds))
+        pool, labels = self.choices.pick(sorted((task.spec.pool, task.hold or ()) for task in holders))
         self.send(ev.GroupCapacitySet(pool, labels, self.choices.pick([0, 1, 1])))
 
     def release(self) -> None:
@@ -475,6 +476,7 @@ class Workload:
         """The process dies and another takes over."""
         if self.together is None:
             changed = small_settings() if not self.one_in(4) else self.choices.pick(other_settings())
+            changed = self.world.settings if self.one_in(4) else changed
             self.world.crash(self.choices.pick(OUTAGES), self.choices.pick([-10, 0, 0, 10]) * SECOND, changed)
             for _ in range(self.choices.pick([0, 4, 8])):
                 self.offer_slots()

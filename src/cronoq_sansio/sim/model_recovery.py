@@ -149,7 +149,7 @@ def configure(model: Model) -> None:
         elif recurring.refused(model, spec):
             model.note("recovery", "configured schedule does not fit")
             if known is not None:
-                known.cron = known.next = None
+                known.cron = known.fire = None
         else:
             model.note("recovery", f"configured schedule {'is new' if known is None else 'replaces a stored one'}")
             recurring.arm(model, spec)

@@ -135,12 +135,10 @@ def fire(model: "Model") -> None:
 
 def act(model: "Model", schedule: NaiveSchedule) -> None:
     """One fire is dealt with, or all that passed while nobody looked."""
-    assert schedule.next is not None and schedule.cron is not None
+    assert schedule.fire is not None and schedule.cron is not None
     wall, tolerance = model.wall(), schedule.asked.tolerance
-    first = schedule.cron.next(schedule.next - 1)
-    assert first is not None and first.at == schedule.next
-    fires = [first]
-    for skipped in schedule.gaps:
+    fires = [schedule.fire]
+    for skipped in schedule.fire.skipped:
         model.note("fire", "left out by the clocks")
         drop(model, schedule.spec.name, "gap", [skipped])
     while (after := schedule.cron.next(fires[-1].at)) is not None and after.at <= wall:
@@ -159,7 +157,7 @@ def act(model: "Model", schedule: NaiveSchedule) -> None:
     if runs:
         occur(model, schedule, last, "late" if late else "in time", fires[-1].mark)
     schedule.through, schedule.local = last, fires[-1].local
-    schedule.look(last)
+    schedule.fire = schedule.cron.next(last)
 
 
 def drop(model: "Model", name: str, reason: str, fires: Sequence[int]) -> None:

@@ -3,7 +3,7 @@
 from fractions import Fraction
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.cron import Cron
+from cronoq_sansio.engine.cron import Cron, Fire
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.settings import PoolSettings, ResourceSettings
 from cronoq_sansio.spec import Condition, RecurringSpec, RetryPolicy, Scheduling, TaskSpec, TaskStatus
@@ -211,10 +211,13 @@ class NaiveSchedule:
         self.local = -1
         """The same on the clock of the zone; -1 = it was no fire."""
         self.last_task = 0
-        self.next: int | None = None
+        self.fire: Fire | None = None
         """The first fire that has not been dealt with."""
-        self.gaps: tuple[int, ...] = ()
-        """Fires before it that the clocks skip and nothing replaces."""
+
+    @property
+    def next(self) -> int | None:
+        """When that is, wall time."""
+        return None if self.fire is None else self.fire.at
 
     @property
     def asked(self) -> Scheduling:
@@ -225,13 +228,7 @@ class NaiveSchedule:
         """Find the next fire. A zone may have other rules by now; a time of its clock never comes twice."""
         if self.cron is not None:
             after = self.through if self.local < 0 else max(self.through, self.cron.resolve(self.local))
-            self.look(after)
-
-    def look(self, after: int) -> None:
-        """The next fire is the first one later than that."""
-        assert self.cron is not None
-        fire = self.cron.next(after)
-        self.next, self.gaps = (None, ()) if fire is None else (fire.at, fire.skipped)
+            self.fire = self.cron.next(after)
 
 
 class NaiveFigures:

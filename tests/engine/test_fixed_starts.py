@@ -554,3 +554,44 @@ def test_who_depends_on_one_that_the_pump_found_missed_hears_of_it_in_the_same_s
     rig.now += 5 * SECOND
     rig.slots(1)
     assert rig.status(child) == "SKIPPED"
+
+
+def test_equal_starts_lose_their_holds_latest_id_first() -> None:
+    rig = rig_of(3, default_duration=100 * SECOND, reservable_fraction=1.0)
+    first, second = rig.submit(spec(start=at(50), duration_hint=0), spec(start=at(50), duration_hint=0))
+    rig.advance(0)
+    assert held(rig) == 2
+    rig.slots(1)
+    plans = [rig.engine.tasks.live[task].plan for task in (first, second)]
+    assert [plan is not None and plan.hold is not None for plan in plans] == [True, False]
+
+
+def test_one_that_is_missed_keeps_nobody_behind_it_from_starting() -> None:
+    rig = rig_of(2, default_duration=100 * SECOND, reservable_fraction=1.0)
+    missed, late = rig.submit(
+        spec(start=at(10), on_miss=SKIP, duration_hint=0, tolerance=0), spec(start=at(11), duration_hint=0)
+    )
+    rig.advance(0)
+    assert held(rig) == 2
+    rig.handle(ev.DispatchHeld(True))
+    rig.now = at(12)
+    rig.engine.handle([ev.LeaseRenewed(0)], rig.now)  # no timer has fired: both are still scheduled
+    rig.handle(ev.TimerFired(), ev.DispatchHeld(False))
+    assert (rig.status(missed), rig.status(late)) == ("MISSED", "RUNNING")
+
+
+def test_held_starts_and_others_count_against_the_units_of_a_step() -> None:
+    rig = Rig(pool(max=100_000, reservable_fraction=1.0, default_duration=100 * SECOND))
+    rig.engine.handle([ev.TaskSubmitted(None, spec(start=at(50), duration_hint=0)) for _ in range(1_500)], rig.now)
+    rig.engine.handle([ev.GroupCapacitySet("default", (), 1_500)], rig.now)
+    while (due := rig.engine.next_timeout()) is not None and due <= rig.now:
+        rig.engine.handle([ev.TimerFired()], rig.now)
+    assert held(rig) == 1_500
+    rig.now = at(50)
+    started = []
+    while (due := rig.engine.next_timeout()) is not None and due <= rig.now:
+        before = rig.engine.running
+        rig.engine.handle([ev.TimerFired()], rig.now)
+        started.append(rig.engine.running - before)
+    assert max(started) <= 1_000
+    assert sum(started) == 1_500

@@ -41,8 +41,9 @@ TOLERANCE = 1
 SLACK = 1.0
 """Seconds within which, on a busy machine, the next occurrence is stored, and the first one after a restart is made."""
 SLOTS = 32
-LONG_DOWN = 2.5
-"""Seconds for which one cycle leaves the server down: some fires are missed for good, one runs late."""
+LONG_DOWN = 4.0
+"""Seconds for which one cycle leaves the server down: however fast it starts, more fires pass than one of them can be
+made ahead and one made late, so some are missed for good."""
 SCHEDULES = {
     "allow": {"overlap": pb.OVERLAP_ALLOW, "key": "allow"},
     "queue": {"overlap": pb.OVERLAP_QUEUE, "key": "queue"},

@@ -8,8 +8,6 @@ of the figure.
 """
 
 import gc
-import time
-from collections.abc import Sequence
 from dataclasses import replace
 
 from cronoq_sansio.clock import SECOND
@@ -18,7 +16,7 @@ from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.limits import FIRE_UNITS, MAX_UNITS
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.spec import RecurringSpec
-from harness.engine_load import MANY, SETTINGS, TICK, Load, plain
+from harness.engine_load import MANY, SETTINGS, TICK, Load, handled, plain
 
 FIRING = "firing"
 """The pool of the schedules; it has no workers."""
@@ -53,13 +51,13 @@ class Timed(Load):
         gc.collect(0)
         spent, apart = 0.0, max(STEPS_APART // at_once, 1)
         for first in range(0, len(steps), apart):
-            spent += _handled(engine, steps[first : first + apart])
+            spent += handled(engine, steps[first : first + apart])
             if not self.schedules:
                 continue
             if not self._due():
                 self._next_second()
             before = engine.recurring.live.count
-            self.firing += _handled(engine, [[ev.TimerFired()]])
+            self.firing += handled(engine, [[ev.TimerFired()]])
             self.fires += engine.recurring.live.count - before
         self._lease += tasks
         assert self._lease in engine.leases.live and engine.tasks.pending >= self._waiting, (
@@ -81,13 +79,3 @@ class Timed(Load):
             events = [ev.TaskCancelled(None, task) for task in made[first : first + 100]]
             engine.handle(events, engine.now + TICK)
         engine.handle([], (engine.now // SECOND + 1) * SECOND)
-
-
-def _handled(engine: Engine, steps: Sequence[Sequence[ev.Event]]) -> float:
-    """Seconds of CPU time for these steps."""
-    now, handle = engine.now, engine.handle
-    start = time.process_time()
-    for events in steps:
-        now += TICK
-        handle(events, now)
-    return time.process_time() - start

@@ -1,7 +1,7 @@
 """`recurring preview`: when a schedule would fire. It needs no server."""
 
 import time
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 FIRES = 10
 MOST_FIRES = 1_000
 """Enough for a year of workdays; a second or less to find."""
-EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of 3.11 is the same
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def preview(

@@ -71,27 +71,15 @@ def submit(
             tasks.next_id += 1
             lifecycle.admit(engine, task)
             return Submitted(task.id, False), engine.number
-    checked = _check(engine, spec, ())
-    if isinstance(checked, Rejection):
-        return checked, 0
-    if checked.resolved is not None and engine.dependencies.awaited(spec.key):
-        cycle = _circle(engine, checked)
-        if cycle is not None:
-            return cycle, 0
-    booking = reservations.book(engine, spec, checked.pool)
-    if isinstance(booking, Rejection):
-        return booking, 0
-    room = overload.make_room(engine, spec, checked.pool, checked.resolved)
-    waits = may_wait and (room.code is Code.FULL if isinstance(room, Rejection) else engine.waiting_room.has_line(spec))
-    if waits or isinstance(room, Rejection):
-        if booking is not None:
-            reservations.unbook(checked.pool, booking)
-        refusal = engine.waiting_room.park(request, spec) if waits else room
-        return (refusal, 0) if isinstance(refusal, Rejection) else None
-    task = _admit(engine, checked, NOBODY, booking)
-    if room is not None:
-        overload.shed(engine, room, spec)
-    return Submitted(task.id, False), engine.number
+    place = find_place(engine, spec)
+    if may_wait and (place.code is Code.FULL if isinstance(place, Rejection) else engine.waiting_room.has_line(spec)):
+        if isinstance(place, Place):
+            _unbook(place.checked, place.booking)
+        refusal = engine.waiting_room.park(request, spec)
+        return None if refusal is None else (refusal, 0)
+    if isinstance(place, Rejection):
+        return place, 0
+    return Submitted(take_place(engine, place).id, False), engine.number
 
 
 @value
@@ -105,20 +93,23 @@ class Place:
 
 
 def find_place(engine: "Engine", spec: TaskSpec) -> Place | Rejection:
-    """Whether a task that a schedule makes, with a key that is free, can be taken in; hand it to `take_place` then."""
+    """Whether a single task, with a key that is free, can be taken in: every check from the second on.
+
+    What is found is for `take_place`, in the same step; until then it has its place in the calendar.
+    """
     checked = _check(engine, spec, ())
     if isinstance(checked, Rejection):
         return checked
-    cycle = _circle(engine, checked) if checked.resolved and engine.dependencies.awaited(spec.key) else None
-    if cycle is not None:
-        return cycle
+    if checked.resolved is not None and engine.dependencies.awaited(spec.key):
+        cycle = _circle(engine, checked)
+        if cycle is not None:
+            return cycle
     booking = reservations.book(engine, spec, checked.pool)
     if isinstance(booking, Rejection):
         return booking
     room = overload.make_room(engine, spec, checked.pool, checked.resolved)
     if isinstance(room, Rejection):
-        if booking is not None:
-            reservations.unbook(checked.pool, booking)
+        _unbook(checked, booking)
         return room
     return Place(checked, booking, room)
 
@@ -129,6 +120,12 @@ def take_place(engine: "Engine", place: Place) -> Task:
     if place.victim is not None:
         overload.shed(engine, place.victim, place.checked.spec)
     return task
+
+
+def _unbook(checked: Checked, booking: Booking | None) -> None:
+    """The task is not taken in after all."""
+    if booking is not None:
+        reservations.unbook(checked.pool, booking)
 
 
 def template_fault(engine: "Engine", template: TaskSpec) -> Rejection | None:
@@ -179,8 +176,7 @@ def submit_batch(engine: "Engine", specs: tuple[TaskSpec, ...]) -> tuple[BatchOu
     refused = _make_room(engine, members, bookings)
     if refused is not None:
         for member, booking in zip(members, bookings, strict=False):
-            if booking is not None:
-                reservations.unbook(member.pool, booking)
+            _unbook(member, booking)
         return _of_member(refused[1], fresh[refused[0]]), 0
     admitted: dict[str, Task] = {}
     for position in order:

@@ -77,18 +77,18 @@ def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked
     if engine.watched:
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
     pool = task.pool
+    fixed = task.plan is not None and task.plan.fixed
+    if not fixed:
+        pool.arrivals += 1
     if blocked:
         block(engine, task)
         store(engine, task, due)
-        if task.plan is None or not task.plan.fixed:
-            pool.arrivals += 1
     else:
-        if task.plan is None or not task.plan.fixed:
-            make_ready(engine, task)
-            pool.arrivals += 1
-        else:
+        if fixed:
             arrive(engine, task)
             pool.apart_by_class[task.spec.priority] += 1
+        else:
+            make_ready(engine, task)
         pool.pending += 1
         pool.pending_by_class[task.spec.priority] += 1
         tasks.pending += 1

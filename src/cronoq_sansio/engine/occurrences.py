@@ -102,6 +102,5 @@ class Occurrences:
 
 
 def _start(task: "Task") -> int:
-    asked = task.spec.scheduling
-    assert asked is not None and asked.start is not None
-    return asked.start
+    assert task.plan is not None
+    return task.plan.start

@@ -251,6 +251,7 @@ class Recurring:
         if fire.at + schedule.tolerance() < wall or (after is not None and after.at <= wall):
             passed = pass_over(schedule, wall, lambda start: self._still_to_run(engine, schedule.spec.name, start))
             fire, runs, counted = passed.latest, passed.runs, passed.count
+            after = cron.next(fire.at)
             if counted:
                 name, times = schedule.spec.name, (passed.first, passed.last)
                 self._drop(engine, name, MISSED, *times, passed.detail, counted, more=passed.more)
@@ -259,7 +260,7 @@ class Recurring:
         if runs:
             self._make(engine, schedule, fire)
         schedule.through, schedule.local = fire.at, fire.local
-        schedule.next = cron.next(fire.at)
+        schedule.next = after
         engine.step.writes.append(schedule.fired())
         self._place(schedule)
         return counted
@@ -308,29 +309,30 @@ class Recurring:
 
         Who asks skips it then: the drop is counted here.
         """
-        plan, asked = task.plan, task.spec.scheduling
-        assert plan is not None and asked is not None and asked.start is not None
+        plan = task.plan
+        assert plan is not None
         schedule = self._schedules.get(plan.schedule)
-        if asked.start > engine.wall() or schedule is None or schedule.spec.overlap != Overlap.SKIP:
+        if plan.start > engine.wall() or schedule is None or schedule.spec.overlap != Overlap.SKIP:
             return ""
-        before = self.live.first_before(plan.schedule, asked.start)
+        before = self.live.first_before(plan.schedule, plan.start)
         if not before:
             return ""
         over = f"an earlier occurrence, task {before}, is still going (overlap = skip)"
-        self._drop(engine, plan.schedule, OVERLAP, asked.start, asked.start, over)
+        self._drop_task(engine, task, OVERLAP, over)
         return over
 
     def skipped(self, engine: "Engine", task: Task, message: str) -> None:
         """An adopted task ends because the one that it depends on did not succeed."""
-        plan, asked = task.plan, task.spec.scheduling
-        assert plan is not None and asked is not None and asked.start is not None
-        self._drop(engine, plan.schedule, PREDECESSOR, asked.start, asked.start, message)
+        self._drop_task(engine, task, PREDECESSOR, message)
 
     def missed(self, engine: "Engine", task: Task, message: str) -> None:
         """An adopted task ends because its start was missed, as its policy says."""
-        plan, asked = task.plan, task.spec.scheduling
-        assert plan is not None and asked is not None and asked.start is not None
-        self._drop(engine, plan.schedule, MISSED, asked.start, asked.start, message)
+        self._drop_task(engine, task, MISSED, message)
+
+    def _drop_task(self, engine: "Engine", task: Task, reason: str, detail: str) -> None:
+        plan = task.plan
+        assert plan is not None
+        self._drop(engine, plan.schedule, reason, plan.start, plan.start, detail)
 
     def _drop(
         self,
@@ -429,13 +431,7 @@ class Recurring:
             assert pool.schedules == mine, f"pool {pool.name}: its schedules are miscounted"
         assert len(self._ahead) == sum(schedule.entry is not None for schedule in schedules), "schedules ahead"
         assert len(self._waiting) == sum(schedule.timer is not None for schedule in schedules), "waiting schedules"
-        made = [task for task in engine.tasks.live.values() if task.plan is not None and task.plan.schedule]
-        index = sorted((task.plan.schedule, _fixed_start(task), task.id) for task in made if task.plan is not None)
+        plans = [(task.id, task.plan) for task in engine.tasks.live.values() if task.plan is not None]
+        index = sorted((plan.schedule, plan.start, task_id) for task_id, plan in plans if plan.schedule)
         assert index == sorted(self.live.all()), "the index of occurrences is not what the tasks say"
         assert len(index) == self.live.count, "live occurrences are miscounted"
-
-
-def _fixed_start(task: Task) -> int:
-    asked = task.spec.scheduling
-    assert asked is not None and asked.start is not None
-    return asked.start

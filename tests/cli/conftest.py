@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from cronoq._cli.main import main
 from tests.acceptance.server import HANG, START_BOUND, Server, environment, free_port
 
 HANDLERS = '''
@@ -180,3 +181,16 @@ def worker(cli):
         running.until(lambda it: "ready: worker" in it.err)
         yield running
         assert running.interrupt(signal.SIGTERM).code == 0
+
+
+@pytest.fixture
+def run(client, capsys):
+    """Runs a command in this process, with the `client` that the module has put in the place of its own."""
+
+    def run(*arguments):
+        code = main(arguments)
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err and "a fault" not in err
+        return code, out, err
+
+    return run

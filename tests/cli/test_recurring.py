@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from cronoq._cli.endpoint import Endpoint
-from cronoq._cli.main import main
 from cronoq._client.results import read_schedules, read_snapshot
 from cronoq.client import ClientError, task
 from cronoq_sansio.wire import pb
@@ -69,17 +68,6 @@ def client(monkeypatch):
     client = FakeClient()
     monkeypatch.setattr(Endpoint, "client", lambda self: client)
     return client
-
-
-@pytest.fixture
-def run(client, capsys):
-    def run(*arguments):
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err and "a fault" not in err
-        return code, out, err
-
-    return run
 
 
 # --- add

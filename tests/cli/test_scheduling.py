@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 import pytest
 
 from cronoq._cli.endpoint import Endpoint
-from cronoq._cli.main import main
 from cronoq.client import Event, Submitted, TaskInfo, TaskPage, task
 from cronoq_sansio.wire import pb
 
@@ -52,17 +51,6 @@ def client(monkeypatch):
     client = FakeClient()
     monkeypatch.setattr(Endpoint, "client", lambda self: client)
     return client
-
-
-@pytest.fixture
-def run(client, capsys):
-    def run(*arguments):
-        code = main(arguments)
-        out, err = capsys.readouterr()
-        assert "Traceback" not in err and "a fault" not in err
-        return code, out, err
-
-    return run
 
 
 def dep(reference, condition):

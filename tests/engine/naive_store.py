@@ -1,10 +1,10 @@
-"""The naive store (`cronoq_sansio.sim.store`) with what tests of the engine alone do to it."""
+"""The naive store (`cronoq_sansio.sim.lockstep.store`) with what tests of the engine alone do to it."""
 
 from typing import Any
 
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.settings import Settings
-from cronoq_sansio.sim import store
+from cronoq_sansio.sim.lockstep import store
 
 
 class NaiveStore(store.NaiveStore):

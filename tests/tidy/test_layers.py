@@ -75,7 +75,7 @@ def test_bytes_know_the_words_of_the_service_alone(path):
             assert module in SERVICE_WORDS, f"{path}:{line}: {module}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if "/sim/model" in name_of(path)], ids=name_of)
+@pytest.mark.parametrize("path", [path for path in FILES if "/sim/lockstep/model" in name_of(path)], ids=name_of)
 def test_the_model_has_rules_of_its_own(path):
     modules = [module for _, module in imports(path, for_types=False) if ring(module) == ENGINE]
     assert not [module for module in modules if module not in ENGINE_WORDS]

@@ -1,1 +1,1 @@
-"""What shows the engine right: a naive model of the rules, and a world that drives both with the same events."""
+"""Deterministic simulation of the whole server: faults of every kind, in virtual time, from a seed."""

@@ -6,14 +6,13 @@ short one that is to be shrunk; both find the same things to do here. Few keys, 
 
 from collections.abc import Sequence
 from dataclasses import replace
-from random import Random
-from typing import Protocol, TypeVar
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.settings import LimitSettings, PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.sim.model_recurring import utc
-from cronoq_sansio.sim.world import Committed, World
+from cronoq_sansio.sim.choices import Choices
+from cronoq_sansio.sim.lockstep.model_recurring import utc
+from cronoq_sansio.sim.lockstep.world import Committed, World
 from cronoq_sansio.spec import (
     Condition,
     Dependency,
@@ -26,8 +25,6 @@ from cronoq_sansio.spec import (
     Scheduling,
     TaskSpec,
 )
-
-T = TypeVar("T")
 
 #: What a run may leave out, so that the rest is seen more often.
 FEATURES = ("deadlines", "dependencies", "labels", "recurring", "resources", "starts", "tenants", "waiting")
@@ -127,24 +124,6 @@ def other_settings() -> tuple[Settings, ...]:
         replace(usual, pools=strict),
         replace(usual, limits=replace(LIMITS, key_retention_max=3, max_pending_total=5)),
     )
-
-
-class Choices(Protocol):
-    """Who decides."""
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of these."""
-
-
-class RandomChoices:
-    """Choices of a seeded generator."""
-
-    def __init__(self, seed: int) -> None:
-        self._random = Random(seed)
-
-    def pick(self, options: Sequence[T]) -> T:
-        """One of these, all alike."""
-        return options[int(self._random.random() * len(options))]
 
 
 def some_world(seed: int) -> World:

@@ -9,13 +9,21 @@ from cronoq_sansio.engine import retry
 from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import MAX_WAITING_SUBMISSIONS
 from cronoq_sansio.settings import PoolSettings
-from cronoq_sansio.sim import model_rules as rules
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model_state import PLAIN, NaiveEdge, NaiveEnded, NaiveSubmission, NaiveTask, Refusal, met
+from cronoq_sansio.sim.lockstep import model_rules as rules
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model_state import (
+    PLAIN,
+    NaiveEdge,
+    NaiveEnded,
+    NaiveSubmission,
+    NaiveTask,
+    Refusal,
+    met,
+)
 from cronoq_sansio.spec import MissPolicy, TaskSpec, TaskStatus, weight
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 # --- one task
 

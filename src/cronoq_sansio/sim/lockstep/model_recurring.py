@@ -14,13 +14,13 @@ from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.cron import Cron, compile_cron
 from cronoq_sansio.errors import Code
 from cronoq_sansio.limits import FIRE_UNITS, MAX_COUNTED_FIRES, MAX_HOLD, MAX_UNITS
-from cronoq_sansio.sim import model_admission as admission
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model_state import PLAIN, RECURRING, NaiveSchedule, NaiveTask, Refusal
+from cronoq_sansio.sim.lockstep import model_admission as admission
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model_state import PLAIN, RECURRING, NaiveSchedule, NaiveTask, Refusal
 from cronoq_sansio.spec import Condition, Dependency, MissPolicy, Overlap, RecurringSpec, TaskSpec, TaskStatus, weight
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

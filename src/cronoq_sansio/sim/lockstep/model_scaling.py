@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import PoolSettings
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model_state import NaiveScale
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model_state import NaiveScale
 from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 MILLION = 10**6
 HORIZON = 60 * SECOND  #: reservations that begin so soon count

@@ -37,9 +37,10 @@ from cronoq_sansio.engine.resources import Resources
 from cronoq_sansio.engine.schedules import Missed, Schedule
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.waiting_room import WaitingRoom
-from cronoq_sansio.sim.shrink import shortened
-from cronoq_sansio.sim.workload import RandomChoices, Workload, some_world
-from cronoq_sansio.sim.world import Divergence
+from cronoq_sansio.sim.choices import RandomChoices
+from cronoq_sansio.sim.lockstep.shorten import shortened
+from cronoq_sansio.sim.lockstep.workload import Workload, some_world
+from cronoq_sansio.sim.lockstep.world import Divergence
 from cronoq_sansio.spec import TaskStatus
 
 

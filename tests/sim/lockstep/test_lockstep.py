@@ -7,9 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from cronoq_sansio.sim.shrink import shortened
-from cronoq_sansio.sim.workload import BEGINNINGS, FEATURES, OFTEN, RandomChoices, Workload, small_settings, some_world
-from cronoq_sansio.sim.world import Divergence, World
+from cronoq_sansio.sim.choices import RandomChoices
+from cronoq_sansio.sim.lockstep.shorten import shortened
+from cronoq_sansio.sim.lockstep.workload import BEGINNINGS, FEATURES, OFTEN, Workload, small_settings, some_world
+from cronoq_sansio.sim.lockstep.world import Divergence, World
 
 #: Every rule of the model, as operation and outcome. A run that leaves one of them out shows nothing about it.
 REACHED = {

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.settings import PoolSettings
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model_state import NaiveGroup, NaiveTask
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model_state import NaiveGroup, NaiveTask
 from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 POINTS = (10_000, 1_000, 100, 10)
 WINDOW = 64  #: samples that a median looks at

@@ -21,10 +21,10 @@ from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskChanged, TaskFinished
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.sim import model_rules as rules
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model import Model, Said
-from cronoq_sansio.sim.store import NaiveStore
+from cronoq_sansio.sim.lockstep import model_rules as rules
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model import Model, Said
+from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
 
 AT_ONCE = ("aborted", "dropped")  #: what is said of these waits for nothing

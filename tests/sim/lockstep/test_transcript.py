@@ -9,11 +9,11 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import dispatch
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.settings import PoolSettings, Settings
-from cronoq_sansio.sim.world import Crashed, Divergence, World
+from cronoq_sansio.sim.lockstep.world import Crashed, Divergence, World
 from cronoq_sansio.spec import Priority
 from tests.engine.harness import dep, spec
 
-PAGE = Path(__file__).parents[2] / "docs" / "testing" / "model.md"
+PAGE = Path(__file__).parents[3] / "docs" / "testing" / "model.md"
 
 
 def plain(priority):

@@ -4,13 +4,13 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.sim import model_rules as rules
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model_state import NaiveGroup, NaiveLease
+from cronoq_sansio.sim.lockstep import model_rules as rules
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model_state import NaiveGroup, NaiveLease
 from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 
 def capacity_set(model: "Model", event: ev.GroupCapacitySet) -> None:

@@ -7,7 +7,7 @@ import pytest
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.settings import PoolSettings, Settings
-from cronoq_sansio.sim.world import Committed, World
+from cronoq_sansio.sim.lockstep.world import Committed, World
 from cronoq_sansio.spec import MissPolicy, Overlap, RecurringSpec
 from tests.engine.harness import spec
 

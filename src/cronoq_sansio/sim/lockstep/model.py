@@ -20,14 +20,14 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine import retry
 from cronoq_sansio.settings import PoolSettings, Settings
-from cronoq_sansio.sim import model_admission as admission
-from cronoq_sansio.sim import model_recurring as recurring
-from cronoq_sansio.sim import model_rules as rules
-from cronoq_sansio.sim import model_scaling as scaling
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim import model_view
-from cronoq_sansio.sim import model_workers as workers
-from cronoq_sansio.sim.model_state import (
+from cronoq_sansio.sim.lockstep import model_admission as admission
+from cronoq_sansio.sim.lockstep import model_recurring as recurring
+from cronoq_sansio.sim.lockstep import model_rules as rules
+from cronoq_sansio.sim.lockstep import model_scaling as scaling
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep import model_view
+from cronoq_sansio.sim.lockstep import model_workers as workers
+from cronoq_sansio.sim.lockstep.model_state import (
     NaiveEnded,
     NaiveFigures,
     NaiveGroup,

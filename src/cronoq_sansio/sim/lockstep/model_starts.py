@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from cronoq_sansio.limits import MAX_HOLD, MAX_RESERVED
 from cronoq_sansio.settings import PoolSettings
-from cronoq_sansio.sim import model_recurring as recurring
-from cronoq_sansio.sim import model_rules as rules
-from cronoq_sansio.sim.model_state import PLAIN, NaiveGroup, NaiveTask
+from cronoq_sansio.sim.lockstep import model_recurring as recurring
+from cronoq_sansio.sim.lockstep import model_rules as rules
+from cronoq_sansio.sim.lockstep.model_state import PLAIN, NaiveGroup, NaiveTask
 from cronoq_sansio.spec import MissPolicy, TaskSpec, TaskStatus
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 Interval = tuple[int, int]
 

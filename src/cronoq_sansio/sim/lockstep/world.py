@@ -29,11 +29,11 @@ from cronoq_sansio.engine.records import (
     TaskInserted,
 )
 from cronoq_sansio.settings import Settings
-from cronoq_sansio.sim import checks, model_recovery, model_view
-from cronoq_sansio.sim.model import Model, Said
-from cronoq_sansio.sim.occurrences import Occurrences
-from cronoq_sansio.sim.store import NaiveStore
-from cronoq_sansio.sim.transcript import deed_line
+from cronoq_sansio.sim.lockstep import checks, model_recovery, model_view
+from cronoq_sansio.sim.lockstep.model import Model, Said
+from cronoq_sansio.sim.lockstep.occurrences import Occurrences
+from cronoq_sansio.sim.lockstep.store import NaiveStore
+from cronoq_sansio.sim.lockstep.transcript import deed_line
 from cronoq_sansio.values import value
 
 SHOWN = 60  #: deeds that a transcript shows

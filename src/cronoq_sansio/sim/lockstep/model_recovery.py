@@ -14,11 +14,11 @@ from dataclasses import replace
 from cronoq_sansio.engine import retry
 from cronoq_sansio.engine.records import FinishedLoaded, LoadedRecord, RecurringLoaded, TaskChanged, TaskLoaded
 from cronoq_sansio.settings import PoolSettings
-from cronoq_sansio.sim import model_recurring as recurring
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model import Model
-from cronoq_sansio.sim.model_admission import pool_of
-from cronoq_sansio.sim.model_state import NaiveEdge, NaiveEnded, NaiveSchedule, NaiveTask, met
+from cronoq_sansio.sim.lockstep import model_recurring as recurring
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model import Model
+from cronoq_sansio.sim.lockstep.model_admission import pool_of
+from cronoq_sansio.sim.lockstep.model_state import NaiveEdge, NaiveEnded, NaiveSchedule, NaiveTask, met
 from cronoq_sansio.spec import TaskStatus
 
 

@@ -2,15 +2,15 @@
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.sim import model_recurring as recurring
-from cronoq_sansio.sim import model_rules as rules
-from cronoq_sansio.sim import model_scaling as scaling
-from cronoq_sansio.sim import model_starts as starts
-from cronoq_sansio.sim.model_state import NaiveTask
+from cronoq_sansio.sim.lockstep import model_recurring as recurring
+from cronoq_sansio.sim.lockstep import model_rules as rules
+from cronoq_sansio.sim.lockstep import model_scaling as scaling
+from cronoq_sansio.sim.lockstep import model_starts as starts
+from cronoq_sansio.sim.lockstep.model_state import NaiveTask
 from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
-    from cronoq_sansio.sim.model import Model
+    from cronoq_sansio.sim.lockstep.model import Model
 
 
 def view(model: "Model") -> dict[str, object]:

@@ -7,8 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cronoq_sansio.engine import events as ev
-from cronoq_sansio.sim.workload import RandomChoices, Workload, some_world
-from cronoq_sansio.sim.world import Happened
+from cronoq_sansio.sim.choices import RandomChoices
+from cronoq_sansio.sim.lockstep.workload import Workload, some_world
+from cronoq_sansio.sim.lockstep.world import Happened
 
 ANSWERS = ("submitted", "batch", "cancelled", "refused", "recurring added", "recurring gone")
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored, TaskFinished, TaskInserted
-from cronoq_sansio.sim.model_state import PLAIN, RECURRING
-from cronoq_sansio.sim.store import NaiveStore
+from cronoq_sansio.sim.lockstep.model_state import PLAIN, RECURRING
+from cronoq_sansio.sim.lockstep.store import NaiveStore
 
 Fire = tuple[str, int]
 """Name of the schedule, and start."""

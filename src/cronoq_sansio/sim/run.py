@@ -1,0 +1,220 @@
+"""One seed is one run of a simulated world; many seeds are a report.
+
+This is what `python -m cronoq_sansio.sim` calls for each seed, and what property tests of other runtimes may call. There
+is no I/O and no parallelism in here: whoever wants several processes gives each of them its own seeds.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Protocol
+
+from cronoq_sansio.sim.choices import GivenChoices, RecordedChoices
+from cronoq_sansio.sim.failure import Failure, Kind, Trace, Violation
+from cronoq_sansio.sim.faults import FAULTS, Coverage, Swarm
+from cronoq_sansio.sim.lockstep_run import LockstepRun
+from cronoq_sansio.sim.plants import planted
+from cronoq_sansio.sim.world import MachineFactory, ServerWorld
+
+ALL_FAULTS = tuple(fault.name for fault in FAULTS)
+STEPS = 2_000
+"""Acts of one seed, when nothing else is said."""
+LOCKSTEP_EVERY = 4
+"""One seed of so many drives the engine beside the model; the others are whole servers."""
+LOCKSTEP_SHARE = 4
+"""An act beside the model costs about so many times as much as one of a whole server, so there are fewer of them."""
+
+
+class World(Protocol):
+    """What a seed runs."""
+
+    events: int
+    """Handed in so far."""
+    coverage: Coverage
+
+    def step(self) -> None:
+        """One act. Raises `Violation`."""
+
+    def heal(self) -> None:
+        """No faults any more: everything must come to its end. Raises `Violation`."""
+
+    def digest(self) -> str:
+        """Of everything that was said so far."""
+
+    def transcript(self) -> str:
+        """What happened last, for people; empty when it was not narrated."""
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One seed."""
+
+    seed: int
+    world: str
+    steps: int
+    events: int
+    hash: str
+    coverage: Coverage
+    failure: Failure | None = None
+
+
+@dataclass(slots=True)
+class Report:
+    """Many seeds."""
+
+    faults: Sequence[str] = ALL_FAULTS
+    seeds: int = 0
+    steps: int = 0
+    events: dict[str, int] = field(default_factory=dict)
+    """By world."""
+    coverage: Coverage = field(default_factory=Coverage)
+    failures: list[Failure] = field(default_factory=list)
+    hashes: dict[int, str] = field(default_factory=dict)
+    """Of each seed."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Take in one more seed."""
+        self.seeds += 1
+        self.steps += outcome.steps
+        self.events[outcome.world] = self.events.get(outcome.world, 0) + outcome.events
+        self.coverage.add(outcome.coverage)
+        self.hashes[outcome.seed] = outcome.hash
+        if outcome.failure is not None:
+            self.failures.append(outcome.failure)
+
+    @property
+    def ok(self) -> bool:
+        """No seed failed."""
+        return not self.failures
+
+    @property
+    def hash(self) -> str:
+        """Over all seeds, by their numbers."""
+        return sha256("".join(found for _, found in sorted(self.hashes.items())).encode()).hexdigest()[:16]
+
+    def raise_for_failure(self) -> None:
+        """Raise the first failure as a `Violation`, for tests."""
+        if self.failures:
+            first = self.failures[0]
+            where = f"seed {first.seed}, step {first.step}"
+            raise Violation(first.kind, first.what, f"{where}: {first.details}\n{first.transcript}")
+
+
+def run(
+    seed: int = 0,
+    *,
+    seeds: int = 1,
+    steps: int = STEPS,
+    faults: Iterable[str] = ALL_FAULTS,
+    plant: str = "",
+    machine: MachineFactory | None = None,
+) -> Report:
+    """Run `seeds` worlds from `seed` on, and stop at the first that fails; its failure comes with a transcript.
+
+    `faults` are the kinds that may be switched on, by name. `machine` makes what is tested of an engine: an `Outbox`
+    around a `Service` when it is None. A runtime with its own outbox, or its own service, gives its own.
+    """
+    allowed = tuple(faults)
+    report = Report(allowed)
+    for number in range(seed, seed + seeds):
+        outcome = run_seed(number, steps=steps, faults=allowed, plant=plant, machine=machine)
+        if outcome.failure is not None:
+            told = replay(outcome.failure.trace, machine=machine)
+            outcome.failure.transcript = told.failure.transcript if told.failure is not None else ""
+        report.add(outcome)
+        if outcome.failure is not None:
+            break
+    return report
+
+
+def world_of(seed: int) -> str:
+    """Which world a seed runs."""
+    return "lockstep" if seed % LOCKSTEP_EVERY == LOCKSTEP_EVERY - 1 else "server"
+
+
+def run_seed(
+    seed: int,
+    *,
+    steps: int = STEPS,
+    faults: Iterable[str] = ALL_FAULTS,
+    plant: str = "",
+    machine: MachineFactory | None = None,
+    world: str = "",
+) -> Outcome:
+    """Run one seed. The failure's transcript is empty: `replay` makes one."""
+    name = world or world_of(seed)
+    choices = RecordedChoices(seed)
+    swarm = Swarm.draw(choices, faults)
+    trace = Trace(name, seed, dict(swarm.rates), [], plant)
+    count = steps // LOCKSTEP_SHARE if name == "lockstep" else steps
+    kept = trace.steps
+
+    def play(step: Callable[[], None]) -> None:
+        for _ in range(count):
+            choices.begin_step()
+            kept.append(choices.picks)
+            step()
+
+    return _play(trace, choices, swarm, play, machine, narrate=False)
+
+
+def replay(trace: Trace, *, machine: MachineFactory | None = None, narrate: bool = True) -> Outcome:
+    """Do once more what a trace says."""
+    choices = GivenChoices()
+
+    def play(step: Callable[[], None]) -> None:
+        for picks in trace.steps:
+            choices.begin_step(picks)
+            step()
+
+    return _play(trace, choices, Swarm(dict(trace.rates)), play, machine, narrate=narrate)
+
+
+def _play(
+    trace: Trace,
+    choices: RecordedChoices | GivenChoices,
+    swarm: Swarm,
+    play: Callable[[Callable[[], None]], None],
+    machine: MachineFactory | None,
+    *,
+    narrate: bool,
+) -> Outcome:
+    done = 0
+    failure = None
+    with planted(trace.plant) if trace.plant else nullcontext():
+        world: World
+        if trace.world == "lockstep":
+            world = LockstepRun(trace.seed, choices, swarm)
+        else:
+            world = ServerWorld(trace.seed, choices, swarm, machine, narrate=narrate)
+
+        def step() -> None:
+            nonlocal done
+            done += 1
+            world.step()
+
+        try:
+            play(step)
+            world.heal()
+        except Violation as violation:
+            failure = Failure(violation.kind, violation.what, violation.details, trace.seed, done, trace)
+            failure.transcript = world.transcript()
+        except Exception as error:
+            failure = Failure(Kind.SAFETY, *_fault(error), trace.seed, done, trace)
+            failure.transcript = world.transcript()
+        digest = world.digest()
+    if failure is None or not trace.hash:
+        trace.hash = digest
+    return Outcome(trace.seed, trace.world, done, world.events, digest, world.coverage, failure)
+
+
+def _fault(error: Exception) -> tuple[str, str]:
+    """What a plain exception of the code under test is called, and where it was raised."""
+    frames = []
+    position = error.__traceback__
+    while position is not None:
+        code = position.tb_frame.f_code
+        frames.append(f"{code.co_filename.rpartition('cronoq_sansio/')[2]}:{position.tb_lineno} {code.co_name}")
+        position = position.tb_next
+    return f"{type(error).__name__} in {frames[-1].split(':')[0]}", "\n".join([str(error), *frames[-6:]])

@@ -1,8 +1,8 @@
 """The kinds of faults that a simulated world meets, what each of them can meet, and how often that happened.
 
-Swarm testing (Groce and others 2012): each seed switches each kind off with p = ½ and draws a rate for the others, because
-faults hide each other: who crashes every second never sees a lease expire. `Coverage` counts kind × operation. A kind that
-never met anything has shown nothing, however long the run was, and the run says so.
+Swarm testing (Groce and others 2012): each seed switches each kind off with p = ½ and draws a rate for the others,
+because faults hide each other: who crashes every second never sees a lease expire. `Coverage` counts kind × operation.
+A kind that never met anything has shown nothing, however long the run was, and the run says so.
 """
 
 from collections.abc import Iterable, Sequence
@@ -64,7 +64,11 @@ FAULTS = (
     Fault("take-over", WRITES, "another process takes the store while the old one still serves"),
     Fault("leadership flaps", ("taken", "regained"), "the store is lost to another process, and won back"),
     Fault("graceful stop", ("leases running", "nothing running"), "the server is stopped in order"),
-    Fault("other settings", ("fewer pools", "other limits", "schedules"), "a restart with another configuration"),
+    Fault(
+        "other settings",
+        ("the same", "schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits"),
+        "a restart with another configuration",
+    ),
 )
 BY_NAME = {fault.name: fault for fault in FAULTS}
 

@@ -4,9 +4,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Labels
+from cronoq_sansio.limits import PROTOCOL_VERSION
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
-from cronoq_sansio.service.registration import PROTOCOL_VERSION
 from cronoq_sansio.sim.lockstep.workload import GROUPS
 from cronoq_sansio.sim.specs import POOLS
 

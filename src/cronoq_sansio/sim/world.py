@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
-from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service import messages as m
@@ -35,6 +34,7 @@ from cronoq_sansio.sim.workers import Workers
 
 FULL_SCAN = 1_000
 """Events between two recounts of everything."""
+PRIME, OFFSET, MASK = 0x100000001B3, 0xCBF29CE484222325, (1 << 64) - 1
 MAX_WAKES = 2_000
 """Timers that may fire while time passes once; more means that they never come to rest."""
 
@@ -82,7 +82,7 @@ class ServerWorld:
         self.coverage = Coverage()
         self.machine = machine or machine_of
         self.events = 0
-        self.hash = seed
+        self._hash = OFFSET ^ seed
         plan = worlds.draw(Random(seed))
         self.settings = plan.settings
         self.now = plan.beginning
@@ -139,7 +139,7 @@ class ServerWorld:
 
     def digest(self) -> str:
         """Of everything that was handed in and said."""
-        return f"{self.hash & 0xFFFFFFFFFFFFFFFF:016x}"
+        return f"{self._hash:016x}"
 
     def transcript(self) -> str:
         """What happened last."""
@@ -199,15 +199,19 @@ class ServerWorld:
     def count(self, node: Node, events: Sequence[Any]) -> None:
         """A node is about to handle these."""
         self.events += len(events)
-        self.hash = hash((self.hash, node.number, self.now, len(events)))
+        self._mix(self.now * 4 + node.number, len(events))
         if self.narrator is not None:
             self.narrator.handled(node, events)
 
     def said(self, node: Node, actions: Sequence[Any]) -> None:
         """A node says this."""
-        self.hash = hash((self.hash, len(actions), node.engine.number))
+        self._mix(node.engine.number, len(actions))
         if self.narrator is not None:
             self.narrator.said(node, actions)
+
+    def _mix(self, first: int, second: int) -> None:
+        """FNV-1a over integers: the same on every machine."""
+        self._hash = (((self._hash ^ first) * PRIME ^ second) * PRIME) & MASK
 
     def term_ended(self, node: Node, why: str) -> None:
         """A node does not serve any more."""
@@ -216,11 +220,3 @@ class ServerWorld:
         self.nodes = [other for other in self.nodes if other is not node]
         self.callers.lost(node)
         self.workers.lost(node)
-
-
-def wall_of(world: ServerWorld, node: Node) -> int:
-    """What the clock of the node's host shows."""
-    return world.now + world.wall_shift
-
-
-__all__ = ["SECOND", "Inspected", "Machine", "MachineFactory", "ServerWorld"]

@@ -1,7 +1,7 @@
 """One seed is one run of a simulated world; many seeds are a report.
 
-This is what `python -m cronoq_sansio.sim` calls for each seed, and what property tests of other runtimes may call. There
-is no I/O and no parallelism in here: whoever wants several processes gives each of them its own seeds.
+This is what `python -m cronoq_sansio.sim` calls for each seed, and what property tests of other runtimes may call.
+There is no I/O and no parallelism in here: whoever wants several processes gives each of them its own seeds.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -29,9 +29,11 @@ LOCKSTEP_SHARE = 4
 class World(Protocol):
     """What a seed runs."""
 
-    events: int
-    """Handed in so far."""
     coverage: Coverage
+
+    @property
+    def events(self) -> int:
+        """Handed in so far."""
 
     def step(self) -> None:
         """One act. Raises `Violation`."""

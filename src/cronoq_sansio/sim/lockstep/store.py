@@ -55,7 +55,7 @@ class NaiveStore:
             elif isinstance(record, RecurringFired):
                 self.fired[record.name] = record
             elif isinstance(record, RecurringDeleted):
-                self.schedules.pop(record.name)
+                self.schedules.pop(record.name, None)  # written again, it changes nothing
                 self.fired.pop(record.name, None)
             else:
                 self.states[record.task_id] = record

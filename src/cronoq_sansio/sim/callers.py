@@ -1,0 +1,239 @@
+"""What callers do: submit, cancel, look, wait, watch, ask again when they never heard, and go away."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.errors import Code
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.service.access import ANYONE
+from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring, RemoveRecurring
+from cronoq_sansio.sim.lockstep.workload import SCHEDULES
+from cronoq_sansio.sim.specs import KEYS, Specs
+
+if TYPE_CHECKING:
+    from cronoq_sansio.sim.node import Node
+    from cronoq_sansio.sim.world import ServerWorld
+
+MAX_UNSURE = 12
+"""Requests that callers may ask again."""
+MAX_OPEN = 60
+"""Calls that may be open on one node; a caller beyond that waits before it asks something."""
+WAITS = (None, 0, SECOND, 5 * SECOND)
+
+
+class Ask:
+    """One call, as its caller sees it. It is the call's sink."""
+
+    __slots__ = ("call", "marker", "node", "op", "request", "shown")
+
+    def __init__(self, op: str, request: Any, node: "Node", marker: str) -> None:
+        self.op = op
+        """One of `faults.CALLS`."""
+        self.request = request
+        self.node = node
+        self.marker = marker
+        """Of a batch: the content type of its tasks."""
+        self.call = m.Call(self)
+        self.shown: dict[int, int] = {}
+        """Of a watch: the last attempt or end that it was told of each task."""
+
+
+class Callers:
+    """All callers of one world."""
+
+    OFTEN: ClassVar = {
+        "submit": 16,
+        "submit_batch": 4,
+        "cancel": 3,
+        "look": 4,
+        "wait": 4,
+        "list": 2,
+        "watch": 2,
+        "schedules": 3,
+        "figures": 1,
+        "ask_again": 4,
+        "leave": 3,
+    }
+
+    def __init__(self, world: "ServerWorld") -> None:
+        self._world = world
+        self._pick = world.pick
+        self.specs = Specs(world)
+        self._batches = 0
+        self.unsure: list[Ask] = []
+        """What was asked and never answered."""
+
+    # --- acts
+
+    def submit(self) -> None:
+        """Somebody submits a few tasks, and perhaps waits for them."""
+        node = self._node()
+        if node is None:
+            return
+        for _ in range(self._pick((1, 1, 2, 3, 4))):
+            waits = self._pick((False, False, True))
+            request = m.Submit(self.specs.spec(), waits, self._pick(WAITS) if waits else None)
+            self._ask(node, "submit and wait" if waits else "submit", request)
+
+    def submit_batch(self) -> None:
+        """Somebody submits some tasks as one."""
+        node = self._node()
+        if node is None:
+            return
+        self._batches += 1
+        marker = f"batch {self._batches}"
+        keys = [self._pick(("", *KEYS)) for _ in range(self._pick((1, 2, 3, 4)))]
+        specs = tuple(self.specs.spec(key, marker) for key in keys)
+        self._ask(node, "batch", m.SubmitBatch(specs), marker)
+
+    def cancel(self) -> None:
+        """Somebody cancels a task."""
+        node = self._node()
+        if node is not None:
+            self._ask(node, "cancel", m.Cancel(self.specs.ref()))
+
+    def look(self) -> None:
+        """Somebody looks at a few tasks."""
+        node = self._node()
+        if node is not None:
+            for _ in range(self._pick((1, 2, 3))):
+                self._ask(node, "get", m.Get(self.specs.ref()))
+
+    def wait(self) -> None:
+        """Somebody waits for the end of a task."""
+        node = self._node()
+        if node is not None:
+            self._ask(node, "wait", m.Wait(self.specs.ref(), self._pick(WAITS)))
+
+    def list(self) -> None:
+        """Somebody lists tasks."""
+        node = self._node()
+        if node is not None:
+            pools = self._pick(((), (), ("a",), ("b", "c")))
+            statuses = self._pick(((), (), (1, 2, 3, 4), (6, 7)))
+            request = m.ListTasks(pools, statuses, max(self.specs.some_task() & 0xFFFF, 0), self._pick((0, 1, 3, 50)))
+            self._ask(node, "list", request)
+
+    def watch(self) -> None:
+        """Somebody watches."""
+        node = self._node()
+        if node is not None:
+            pools = self._pick(((), (), ("a",), ("b", "c")))
+            named = self._pick((False, False, True))
+            ids = (self.specs.some_task(),) if named else ()
+            keys = (self._pick(KEYS),) if named else ()
+            self._ask(node, "watch", m.Watch(pools, ids, keys, self._pick((False, True))))
+
+    def schedules(self) -> None:
+        """Somebody adds, removes or lists schedules."""
+        node = self._node()
+        if node is None:
+            return
+        choice = self._pick(("add", "add", "remove", "list"))
+        if choice == "add":
+            self._ask(node, "add schedule", AddRecurring(self.specs.schedule()))
+        elif choice == "remove":
+            self._ask(node, "remove schedule", RemoveRecurring(self._pick(SCHEDULES)))
+        else:
+            self._ask(node, "list schedules", ListRecurring())
+
+    def figures(self) -> None:
+        """Somebody looks at the server."""
+        node = self._node()
+        if node is not None:
+            if self._pick((False, True)):
+                self._ask(node, "workers", m.ListWorkers())
+            else:
+                self._ask(node, "snapshot", m.GetSnapshot())
+
+    def ask_again(self) -> None:
+        """Somebody does not know what became of a request, and repeats it."""
+        node = self._node()
+        if node is not None and self.unsure:
+            old = self.unsure.pop(self._pick(range(len(self.unsure))))
+            self._ask(node, old.op, old.request, old.marker)
+
+    def leave(self) -> None:
+        """Somebody goes away before the answer: an end of a watch is no fault, of another call it is one."""
+        node = self._node(open_only=True)
+        if node is None:
+            return
+        watches = [ask for ask in node.asks if ask.op == "watch"]
+        stays = self._pick((False, True))
+        if watches and not stays:
+            self._gone(node, self._pick(watches))
+            return
+        ask = self._pick(list(node.asks))
+        if self._world.strikes("caller gone", ask.op):
+            self._gone(node, ask)
+
+    # --- asking
+
+    def _node(self, *, open_only: bool = False) -> "Node | None":
+        node = self._world.some_node()
+        if node is None or (open_only and not node.asks):
+            return None
+        if not open_only and len(node.asks) >= MAX_OPEN:
+            self._gone(node, next(iter(node.asks)))
+        return node
+
+    def _ask(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
+        world = self._world
+        ask = Ask(op, request, node, marker)
+        deadline = None
+        if world.on("deadline") and world.strikes("deadline", op):
+            deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND))
+        node.asks[ask] = None
+        node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
+        if op in _CHANGES and world.on("asked twice") and world.strikes("asked twice", op):
+            twin = Ask(op, request, node, marker)
+            node.asks[twin] = None
+            node.inbox.append(m.CallReceived(twin.call, ANYONE, request, None))
+
+    def _gone(self, node: "Node", ask: Ask) -> None:
+        del node.asks[ask]
+        node.inbox.append(m.CallEnded(ask.call))
+        self._remember(ask)
+
+    def _remember(self, ask: Ask) -> None:
+        if ask.op != "watch" and len(self.unsure) < MAX_UNSURE:
+            self.unsure.append(ask)
+
+    # --- answers
+
+    def replied(self, node: "Node", action: m.Reply) -> None:
+        """A call is answered."""
+        ask: Any = action.call.sink
+        world = self._world
+        world.ledger.replied(node, ask, action.message)
+        node.asks.pop(ask, None)
+        if world.on("reply lost") and world.strikes("reply lost", ask.op):
+            self._remember(ask)
+
+    def rejected(self, node: "Node", action: m.Reject) -> None:
+        """A call is refused, or a watch ends."""
+        ask: Any = action.call.sink
+        self._world.ledger.rejected(node, ask, action.rejection)
+        node.asks.pop(ask, None)
+        if action.rejection.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
+            self._remember(ask)
+
+    def started(self, node: "Node", action: m.StartEvents) -> None:
+        """A watch is let in."""
+
+    def told(self, node: "Node", action: m.SendEvent) -> None:
+        """Watchers are told of a task."""
+        for call in action.calls:
+            if call.open:
+                ask: Any = call.sink
+                self._world.ledger.told(node, ask, action.event)
+
+    def lost(self, node: "Node") -> None:
+        """The term of a node is over: whoever waits for an answer hears that the outcome is unknown."""
+        for ask in node.asks:
+            ask.call.open = False
+            self._remember(ask)
+        node.asks.clear()
+
+
+_CHANGES = frozenset(("submit", "submit and wait", "batch", "cancel", "add schedule", "remove schedule"))

@@ -1,0 +1,185 @@
+"""What happens to processes, clocks and the store: time, commits, crashes, take-overs, stops, restarts."""
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.events import Stalled, WallClockMoved
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.settings import Settings
+from cronoq_sansio.sim import worlds
+from cronoq_sansio.sim.node import Node
+from cronoq_sansio.sim.store import writes_of
+
+if TYPE_CHECKING:
+    from cronoq_sansio.sim.world import ServerWorld
+
+SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
+SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
+"""Of the clocks of processes: each counts from its own start."""
+STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
+OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
+MAX_NODES = 3
+UNREADABLE = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
+
+
+class Operators:
+    """Whoever runs the processes of one world."""
+
+    OFTEN: ClassVar = {
+        "pass_time": 10,
+        "commit": 30,
+        "answer": 6,
+        "set_clock": 2,
+        "pause": 1,
+        "break_term": 1,
+        "flap": 1,
+        "stop": 1,
+    }
+
+    def __init__(self, world: "ServerWorld") -> None:
+        self._world = world
+        self._pick = world.pick
+
+    # --- time
+
+    def pass_time(self) -> None:
+        """Time passes, with every timer when it is due."""
+        self._world.advance(self._pick(SPANS))
+
+    def set_clock(self) -> None:
+        """The wall clock of all hosts is set."""
+        world = self._world
+        step = self._pick(STEPS)
+        if world.strikes("clock step", "forward" if step > 0 else "back"):
+            world.wall_shift += step
+            for node in list(world.nodes):
+                node.handle(WallClockMoved(world.wall_shift - node.skew))
+
+    def pause(self) -> None:
+        """A process stands still for a while; what arrives meanwhile is read before its timers fire."""
+        world = self._world
+        node = world.some_node()
+        if node is None or not world.strikes("pause", "leases running" if node.engine.running else "nothing running"):
+            return
+        lateness = self._pick((SECOND // 2 + 1, 3 * SECOND, 20 * SECOND))
+        node.flush()
+        node.paused = True
+        world.advance(lateness)
+        node.paused = False
+        node.forgive(lateness)
+        node.handle(Stalled(lateness))
+        node.fire()
+
+    # --- the store
+
+    def commit(self) -> None:
+        """The store comes to a transaction."""
+        world = self._world
+        flying = [node for node in world.nodes if node.flight is not None]
+        if not flying:
+            return
+        node = flying[0] if len(flying) == 1 else self._pick(flying)
+        node.flush()
+        flight = node.flight
+        if flight is None:
+            return
+        op = self._pick(writes_of(flight.records))
+        strikes = world.strikes
+        if strikes("commit refused", op):
+            return
+        if strikes("crash before commit", op):
+            self._crash(node)
+            return
+        if len(world.nodes) < MAX_NODES and strikes("take-over", op):
+            self.start_term()
+            return
+        if not node.apply():
+            self._fenced()
+            return
+        if strikes("commit unknown", op):
+            return
+        if strikes("crash after commit", op):
+            self._crash(node)
+            return
+        if world.on("crash while telling") and self._pick(range(world.swarm.rates["crash while telling"])) == 0:
+            node.doomed = self._pick((1, 2, 3))
+        node.confirm()
+        node.doomed = 0
+
+    def answer(self) -> None:
+        """The store answers a query, or cannot."""
+        world = self._world
+        asking = [node for node in world.nodes if node.queries]
+        if not asking:
+            return
+        node = asking[0]
+        index = self._pick(range(len(node.queries)))
+        op = "find" if isinstance(node.queries[index], m.FindTask) else "list"
+        node.answer_query(index, UNREADABLE if world.strikes("query refused", op) else None)
+
+    # --- processes
+
+    def doom(self, node: Node, action: Any) -> None:
+        """The process dies when it has told some, the last of them this."""
+        kind = type(action)
+        told = "leases" if kind is m.SendLease else "replies" if kind in (m.Reply, m.Reject) else "aborts"
+        self._world.strike("crash while telling", told)
+        self._crash(node)
+
+    def break_term(self) -> None:
+        """A term ends by a fault; a fresh one recovers."""
+        world = self._world
+        node = world.some_node()
+        if node is None:
+            return
+        met = "calls open" if node.asks else "workers connected" if node.workers else "idle"
+        if world.strikes("fault of the term", met):
+            node.end("a fault")
+
+    def flap(self) -> None:
+        """Another process takes the store and dies at once; the one before wins it back when it finds out."""
+        world = self._world
+        if world.store.volatile or not 0 < len(world.nodes) < MAX_NODES:
+            return
+        if world.strikes("leadership flaps", "taken"):
+            self.start_term()
+            self._crash(world.nodes[-1])
+
+    def stop(self) -> None:
+        """The server is stopped in order."""
+        world = self._world
+        node = world.some_node()
+        if node is None or node.stopping:
+            return
+        if world.strikes("graceful stop", "leases running" if node.engine.running else "nothing running"):
+            node.stopping = True
+            node.handle(m.StopRequested(self._pick((0, SECOND, 10 * SECOND))))
+
+    def restart(self) -> None:
+        """Nobody serves: after a while somebody takes over, perhaps with another configuration."""
+        world = self._world
+        world.advance(self._pick(OUTAGES))
+        index = self._pick(range(worlds.OTHERS + 1))
+        if world.on("other settings") and world.strikes("other settings", worlds.NAMES[index]):
+            self.start_term(worlds.settings_after(world.settings, index))
+        else:
+            self.start_term()
+
+    def start_term(self, settings: Settings | None = None) -> None:
+        """A process claims the store and recovers from it."""
+        world = self._world
+        skew = self._pick(SKEWS)
+        world.terms += 1
+        node = Node(world, world.terms, settings or world.settings, skew, world.wall_shift - skew)
+        world.nodes.append(node)
+
+    def _crash(self, node: Node) -> None:
+        node.end("crashed")
+
+    def _fenced(self) -> None:
+        """A term found out that it lost the store. Where leadership flaps its process wins it back at once."""
+        world = self._world
+        if world.on("leadership flaps") and not world.nodes:
+            world.strike("leadership flaps", "regained")
+            self.start_term()

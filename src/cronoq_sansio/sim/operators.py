@@ -27,6 +27,7 @@ class Operators:
     """Whoever runs the processes of one world."""
 
     OFTEN: ClassVar = {
+        "restart": 0,  # when nobody serves
         "pass_time": 10,
         "commit": 30,
         "answer": 6,
@@ -159,6 +160,8 @@ class Operators:
     def restart(self) -> None:
         """Nobody serves: after a while somebody takes over, perhaps with another configuration."""
         world = self._world
+        if world.nodes:
+            return
         world.advance(self._pick(OUTAGES))
         index = self._pick(range(worlds.OTHERS + 1))
         if world.on("other settings") and world.strikes("other settings", worlds.NAMES[index]):

@@ -39,6 +39,14 @@ MAX_WAKES = 2_000
 """Timers that may fire while time passes once; more means that they never come to rest."""
 
 
+ACTORS: dict[str, type] = {name: actor for actor in (Callers, Workers, Operators) for name in actor.OFTEN}
+"""Whose act it is, by its name."""
+ACTS: tuple[str, ...] = tuple(
+    name for actor in (Callers, Workers, Operators) for name, often in actor.OFTEN.items() for _ in range(often)
+)
+"""What may happen in a step, each as often as it is to be chosen. The first pick of a step is an index of these."""
+
+
 class Machine(Protocol):
     """What stands between the driver and the engine; `Outbox` is one."""
 
@@ -110,22 +118,20 @@ class ServerWorld:
             LogDrop: Node.dropped,
         }
         self._next_scan = FULL_SCAN
-        self._acts = [
-            act
-            for who in (self.callers, self.workers, self.operators)
-            for name, often in type(who).OFTEN.items()
-            for act in [getattr(who, name)] * often
-        ]
+        actors = {Callers: self.callers, Workers: self.workers, Operators: self.operators}
+        self._acts = {f"{name}": getattr(actors[actor], name) for name, actor in ACTORS.items()}
         self.operators.start_term()
 
     # --- a run
 
     def step(self) -> None:
         """One act."""
-        act = self.pick(self._acts) if self.nodes else self.operators.restart
+        name = self.pick(ACTS)
+        if not self.nodes:
+            name = "restart"
         if self.narrator is not None:
-            self.narrator.act(act.__name__)
-        act()
+            self.narrator.act(name)
+        self._acts[name]()
         for node in self.nodes:
             node.flush()
         if self.events >= self._next_scan:

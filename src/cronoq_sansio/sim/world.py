@@ -39,8 +39,6 @@ MAX_WAKES = 2_000
 """Timers that may fire while time passes once; more means that they never come to rest."""
 
 
-ACTORS: dict[str, type] = {name: actor for actor in (Callers, Workers, Operators) for name in actor.OFTEN}
-"""Whose act it is, by its name."""
 ACTS: tuple[str, ...] = tuple(
     name for actor in (Callers, Workers, Operators) for name, often in actor.OFTEN.items() for _ in range(often)
 )
@@ -118,8 +116,8 @@ class ServerWorld:
             LogDrop: Node.dropped,
         }
         self._next_scan = FULL_SCAN
-        actors = {Callers: self.callers, Workers: self.workers, Operators: self.operators}
-        self._acts = {f"{name}": getattr(actors[actor], name) for name, actor in ACTORS.items()}
+        actors = (self.callers, self.workers, self.operators)
+        self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
         self.operators.start_term()
 
     # --- a run

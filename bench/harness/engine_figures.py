@@ -8,7 +8,7 @@ same one, that took turns within a round.
 from collections.abc import Callable, Mapping
 
 from cronoq_sansio.engine.engine import Engine
-from harness import cron_load, engine_load
+from harness import cron_load, engine_load, simulated
 from harness.engine_load import SETTINGS, Load, Round, block, in_turn, label, memory, park, relax_collector, time_ahead
 from harness.recurring_load import Timed
 
@@ -54,6 +54,9 @@ ABOUT: dict[str, str] = {
     "cron.median": f"median cost of the next fire of {cron_load.EXPRESSIONS:,} random cron expressions in"
     f" {cron_load.ZONES} zones, of the median of bare croniter calls for them",
     "cron.worst": "the most expensive of these fires, of the median of the bare calls",
+    "sim.server": "units per event of a simulated server with all checks, healed at the end, over"
+    f" {simulated.SEEDS} seeds a round",
+    "sim.lockstep": "units per event of the engine beside the naive model, over as many seeds",
 }
 """Every figure, in the order of the page."""
 
@@ -131,6 +134,14 @@ def cron(rounds: int) -> Values:
     }
 
 
+def simulation(rounds: int) -> Values:
+    """An event of the simulator's two worlds, in units; new seeds in each round."""
+    return {
+        f"sim.{world}": [simulated.cost(world, number * simulated.SEEDS) for number in range(rounds)]
+        for world in simulated.WORLDS
+    }
+
+
 def recurring(rounds: int) -> Values:
     """One plain task while very many schedules fire, and one fire, of a plain task without them."""
     alone, timed = Timed(0), Timed(SCHEDULES)
@@ -179,5 +190,6 @@ PARTS: dict[str, Callable[[int], Values]] = {
     "checks": checks,
     "recurring": recurring,
     "cron": cron,
+    "simulation": simulation,
 }
 """What is measured in one process, by name."""

@@ -86,6 +86,10 @@ NAMING = (
     "Each fire looks at the clocks of its zone before and after croniter's search, and searches again when a change"
     " of the clocks is near."
 )
+SIMULATING = (
+    "Small worlds in which everything happens at once: recoveries, schedules, fixed starts and dependencies are a large"
+    " part of all events, and few of them share a step."
+)
 LOADING = (
     "Each task is built anew from its rows: specification, record, task, queue entry and index entry, while sqlite3"
     " alone makes one tuple of it."
@@ -209,6 +213,7 @@ TARGETS: tuple[Target, ...] = (
             ("the most expensive one, of the median of bare croniter calls", "cron.worst", 50.0),
         )
     ),
+    Target("an event of a simulated server with all checks, in units", 2.0, False, _engine("sim.server"), SIMULATING),
     Target(
         "recovery from SQLite, tasks per second, of the rate at which sqlite3 alone reads the rows",
         0.2,

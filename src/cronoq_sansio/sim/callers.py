@@ -24,9 +24,10 @@ WAITS = (None, 0, SECOND, 5 * SECOND)
 class Ask:
     """One call, as its caller sees it. It is the call's sink."""
 
-    __slots__ = ("call", "marker", "node", "op", "request", "shown")
+    __slots__ = ("call", "marker", "node", "number", "op", "request", "shown")
 
-    def __init__(self, op: str, request: Any, node: "Node", marker: str) -> None:
+    def __init__(self, number: int, op: str, request: Any, node: "Node", marker: str) -> None:
+        self.number = number
         self.op = op
         """One of `faults.CALLS`."""
         self.request = request
@@ -36,6 +37,9 @@ class Ask:
         self.call = m.Call(self)
         self.shown: dict[int, int] = {}
         """Of a watch: the last attempt or end that it was told of each task."""
+
+    def __str__(self) -> str:
+        return f"#{self.number}"
 
 
 class Callers:
@@ -60,6 +64,7 @@ class Callers:
         self._pick = world.pick
         self.specs = Specs(world)
         self._batches = 0
+        self._number = 0
         self.unsure: list[Ask] = []
         """What was asked and never answered."""
 
@@ -179,14 +184,16 @@ class Callers:
 
     def _ask(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
         world = self._world
-        ask = Ask(op, request, node, marker)
+        self._number += 1
+        ask = Ask(self._number, op, request, node, marker)
         deadline = None
         if world.on("deadline") and world.strikes("deadline", op):
             deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND))
         node.asks[ask] = None
         node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
         if op in _CHANGES and world.on("asked twice") and world.strikes("asked twice", op):
-            twin = Ask(op, request, node, marker)
+            self._number += 1
+            twin = Ask(self._number, op, request, node, marker)
             node.asks[twin] = None
             node.inbox.append(m.CallReceived(twin.call, ANYONE, request, None))
 

@@ -32,8 +32,11 @@ class Fault:
     """The operations that it can meet."""
     what: str
     """For people."""
+    rarer: int = 1
+    """It strikes so many times less often than others: after it most of the world begins anew."""
 
 
+END = 16  #: how much rarer the ends of terms are, so that a term lives long enough to have something to lose
 FAULTS = (
     Fault("report lost", REPORTS, "a worker's report never arrives"),
     Fault("report duplicated", REPORTS, "a worker's report arrives twice"),
@@ -57,13 +60,17 @@ FAULTS = (
     Fault("commit unknown", WRITES, "a transaction is applied, and an error is returned"),
     Fault("commit slow", ("stalled", "pressure"), "a transaction takes longer than leases, or callers, wait"),
     Fault("query refused", ("find", "list"), "the store cannot be asked"),
-    Fault("crash before commit", WRITES, "the process dies while its transaction is not applied"),
-    Fault("crash after commit", WRITES, "the process dies when its transaction is applied, before anybody is told"),
-    Fault("crash while telling", ("replies", "leases", "aborts"), "the process dies when some were told"),
-    Fault("fault of the term", ("calls open", "workers connected", "idle"), "the term ends and a fresh one recovers"),
-    Fault("take-over", WRITES, "another process takes the store while the old one still serves"),
-    Fault("leadership flaps", ("taken", "regained"), "the store is lost to another process, and won back"),
-    Fault("graceful stop", ("leases running", "nothing running"), "the server is stopped in order"),
+    Fault("crash before commit", WRITES, "the process dies while its transaction is not applied", END),
+    Fault(
+        "crash after commit", WRITES, "the process dies when its transaction is applied, before anybody is told", END
+    ),
+    Fault("crash while telling", ("replies", "leases", "aborts"), "the process dies when some were told", END),
+    Fault(
+        "fault of the term", ("calls open", "workers connected", "idle"), "the term ends and a fresh one recovers", 2
+    ),
+    Fault("take-over", WRITES, "another process takes the store while the old one still serves", END),
+    Fault("leadership flaps", ("taken", "regained"), "the store is lost to another process, and won back", 2),
+    Fault("graceful stop", ("leases running", "nothing running"), "the server is stopped in order", 2),
     Fault(
         "other settings",
         ("the same", "schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits"),
@@ -92,7 +99,9 @@ class Swarm:
         known = set(allowed)
         return cls(
             {
-                fault.name: choices.pick(RATES) if choices.pick((True, False)) and fault.name in known else OFF
+                fault.name: choices.pick(RATES) * fault.rarer
+                if choices.pick((True, False)) and fault.name in known
+                else OFF
                 for fault in FAULTS
             }
         )

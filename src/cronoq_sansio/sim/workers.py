@@ -21,9 +21,10 @@ MAX_LOST = 8  #: leases that zombies remember
 class Worker:
     """One worker stream, as the worker sees it. It is the stream's sink."""
 
-    __slots__ = ("delayed", "labels", "leases", "node", "pool", "registered", "slots", "stream", "told_abort")
+    __slots__ = ("delayed", "labels", "leases", "node", "number", "pool", "registered", "slots", "stream", "told_abort")
 
-    def __init__(self, node: "Node", pool: str, labels: Labels, slots: int) -> None:
+    def __init__(self, number: int, node: "Node", pool: str, labels: Labels, slots: int) -> None:
+        self.number = number
         self.node = node
         self.pool = pool
         self.labels = labels
@@ -35,6 +36,9 @@ class Worker:
         self.told_abort: dict[int, None] = {}
         self.delayed: list[Any] = []
         """Reports on their way, which others overtake."""
+
+    def __str__(self) -> str:
+        return f"worker {self.number}"
 
 
 class Workers:
@@ -58,6 +62,7 @@ class Workers:
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
         self._pick = world.pick
+        self._number = 0
         self.lost_leases: list[int] = []
         """Of workers that are gone: what zombies report."""
 
@@ -73,7 +78,8 @@ class Workers:
 
     def connect(self, node: "Node", pool: str, labels: Labels, slots: int) -> None:
         """A worker with these connects, and registers."""
-        worker = Worker(node, pool, labels, slots)
+        self._number += 1
+        worker = Worker(self._number, node, pool, labels, slots)
         node.workers[worker] = None
         node.inbox.append(m.WorkerConnected(worker.stream, ANYONE))
         node.inbox.append(m.WorkerSent(worker.stream, m.Register(pool, slots, "", PROTOCOL_VERSION, labels)))

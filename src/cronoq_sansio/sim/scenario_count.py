@@ -131,8 +131,11 @@ class Count:
     # --- what it says
 
     def refused(self, origin: Origin, code: Code, message: str, now: int) -> None:
-        """A caller was refused."""
-        if now >= self.warm:
+        """A caller was refused. It counts when the task would have."""
+        asked = self.specs[origin].scheduling
+        if asked is not None and asked.start_in is not None:
+            now += asked.start_in
+        if self.warm <= now < self.end:
             tally = self.tallies[origin]
             tally.refused[code.value] += 1
             tally.messages.setdefault(code.value, message)

@@ -40,7 +40,8 @@ from cronoq_sansio.sim.scenario_workers import Attempt, Crew, Fleet, Worker
 from cronoq_sansio.spec import TaskSpec
 
 BATCH = 1_000  #: events of one read
-PROGRESS = 100  #: how often progress is told, in a run
+PROGRESS = 100  #: how often progress is told, in a run …
+PROGRESS_EVENTS = 50_000  #: … and after so many events: a few seconds, also where time stands still
 LOOKS = 600  #: at the targets of autoscalers, in a run where nobody follows them
 
 Progress = Callable[[float, int], None]
@@ -126,8 +127,8 @@ class Run:
     def run(self, progress: Progress | None = None) -> None:
         """Until the time is over, or a bound is reached."""
         heap, outbox, events, end = self._heap, self._outbox, self._events, self.end
-        step_of_progress = max(self.scenario.duration // PROGRESS, 1)
-        told = self.now
+        told, heard = self.now, 0
+        part = max(self.scenario.duration // PROGRESS, 1)
         while True:
             due = outbox.next_timeout()
             now = heap[0][0] if heap and (due is None or heap[0][0] <= due) else due
@@ -144,8 +145,8 @@ class Run:
                 self._handle()
                 if self._exceeded():
                     break
-            if progress is not None and now - told >= step_of_progress:
-                told = now
+            if progress is not None and (now - told >= part or self.handled - heard >= PROGRESS_EVENTS):
+                told, heard = now, self.handled
                 progress((now - self.scenario.start) / self.scenario.duration, self.count.tasks)
         self._close(end)
 
@@ -228,8 +229,8 @@ class Run:
                     self._fleet.abort(action.stream.sink, action.message.lease)
             elif kind is LogDrop:
                 count.dropped(action.drop.name, action.drop.reason, action.drop.count, action.drop.last)
-            elif kind is CloseWorker:
-                assert action.rejection is None, f"a worker was refused: {action.rejection}"
+            elif kind is CloseWorker and action.rejection is not None:
+                self._fleet.refused(action.stream.sink)
         for action in leases:
             self._send(action)
 

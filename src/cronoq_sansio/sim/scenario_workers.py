@@ -172,6 +172,14 @@ class Fleet:
         worker.attempts.clear()
         self._later(self.now + crew.group.noticed, self._noticed, worker)
 
+    def refused(self, worker: Worker) -> None:
+        """The server does not take it now, because too many are there that still leave: it tries again."""
+        crew = worker.crew
+        crew.workers.remove(worker)
+        worker.state = GONE
+        crew.coming += 1
+        self._later(self.now + crew.group.restart, self._join, crew)
+
     def _noticed(self, worker: Worker) -> None:
         self._events.append(WorkerGone(worker.stream, "it crashed"))
 

@@ -89,6 +89,7 @@ class Callers:
         marker = f"batch {self._batches}"
         keys = [self._pick(("", *KEYS)) for _ in range(self._pick((1, 2, 3, 4)))]
         specs = tuple(self.specs.spec(key, marker) for key in keys)
+        self._world.ledger.batches[marker] = specs
         self._ask(node, "batch", m.SubmitBatch(specs), marker)
 
     def cancel(self) -> None:

@@ -11,7 +11,8 @@ from cronoq_sansio.engine.records import Record, TaskChanged, TaskFinished
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.sim.fires import Fires
+from cronoq_sansio.spec import TaskSpec, TaskStatus
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Lease
@@ -29,6 +30,9 @@ class Ledger:
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
         self._rows = world.store.rows
+        self.fires = Fires(self._rows)
+        self.batches: dict[str, tuple[TaskSpec, ...]] = {}
+        """What was asked for in one piece, by its mark."""
         self.recent: list[int] = []
         """Ids that callers were told last."""
 
@@ -36,6 +40,8 @@ class Ledger:
 
     def committed(self, records: Sequence[Record]) -> None:
         """A transaction was applied."""
+        for record in records:
+            self.fires.committed(record)
 
     # --- callers
 
@@ -65,9 +71,7 @@ class Ledger:
         state = self._rows.states.get(lease.task.id)
         if type(state) is not TaskChanged or state.status != TaskStatus.RUNNING or state.attempt != lease.attempt:
             raise Violation(Kind.SAFETY, "a worker has a lease that is not durable", f"{lease}, stored: {state}")
-
-    def aborted(self, node: "Node", worker: "Worker", abort: m.AbortLease) -> None:
-        """A worker is told to stop."""
+        node.holders.leased(worker, lease)
 
     def dropped(self, node: "Node", drop: OccurrenceDropped) -> None:
         """Fires of a schedule did not happen."""

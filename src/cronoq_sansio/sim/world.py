@@ -118,7 +118,7 @@ class ServerWorld:
         self._next_scan = FULL_SCAN
         actors = (self.callers, self.workers, self.operators)
         self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
-        self.operators.start_term()
+        self.operators.start_term(skew=plan.skew)
 
     # --- a run
 

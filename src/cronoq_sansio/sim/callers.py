@@ -228,6 +228,8 @@ class Callers:
 
     def started(self, node: "Node", action: m.StartEvents) -> None:
         """A watch is let in."""
+        ask: Any = action.call.sink
+        self._world.ledger.started(node, ask)
 
     def told(self, node: "Node", action: m.SendEvent) -> None:
         """Watchers are told of a task."""

@@ -5,7 +5,7 @@ A second task of one fire is right only when a caller has put the schedule again
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.records import Record, RecurringStored, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import RecurringStored, TaskFinished, TaskInserted
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.spec import TaskSpec
@@ -38,17 +38,16 @@ class Fires:
         """Ids by schedule and start."""
         self.put: dict[str, int] = {}
         """Of each name: the highest id of a task before it was put for the last time."""
-        self._highest = 0
 
-    def committed(self, record: Record) -> None:
-        """Of the records of tasks and schedules, in their order."""
-        if type(record) is TaskInserted:
-            self._highest = max(self._highest, record.task_id)
-            fire = fire_of(record.spec)
-            if fire is not None:
-                self.made.setdefault(fire, {})[record.task_id] = None
-        elif type(record) is RecurringStored:
-            self.put[record.spec.name] = self._highest
+    def inserted(self, record: TaskInserted) -> None:
+        """A task with tags is stored."""
+        fire = fire_of(record.spec)
+        if fire is not None:
+            self.made.setdefault(fire, {})[record.task_id] = None
+
+    def stored(self, record: RecurringStored, highest: int) -> None:
+        """A schedule is put, when this was the highest task."""
+        self.put[record.spec.name] = highest
 
 
 class TermFires:

@@ -12,9 +12,11 @@ from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.shadow import RUNNING
+from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Lease
+    from cronoq_sansio.sim.callers import Ask
     from cronoq_sansio.sim.node import Node
     from cronoq_sansio.sim.workers import Worker
 
@@ -52,12 +54,26 @@ class Hold:
         return f"<Hold lease={self.lease} task={self.task} attempt={self.attempt}>"
 
 
+@value
+class Asked:
+    """A call as it came."""
+
+    now: int
+    event: int
+    """In events of the world."""
+    highest: int
+    """The highest id of a task that was stored then."""
+    deadline: int | None
+    request: Any
+
+
 class Desk:
     """What the server owes one registered worker."""
 
-    __slots__ = ("cap", "closing", "held", "labels", "pool", "slots")
+    __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots")
 
-    def __init__(self, worker: "Worker", slots: int, pool: PoolSettings) -> None:
+    def __init__(self, worker: "Worker", worker_id: int, slots: int, pool: PoolSettings) -> None:
+        self.id = worker_id
         self.pool = worker.pool
         self.labels = worker.labels
         self.slots = slots
@@ -83,8 +99,14 @@ class Holders:
         self.desks: dict[m.WorkerStream, Desk] = {}
         self.waiting: dict[m.WorkerStream, int] = {}
         """Streams that were opened and did not register, with the time."""
-        self.calls: dict[m.Call, tuple[int, m.CallReceived]] = {}
-        """Calls that may be open, and when they came."""
+        self.calls: dict[m.Call, Asked] = {}
+        """Calls that may be open."""
+        self.watching: dict[Ask, int] = {}
+        """Watches that were let in, and how many tasks had ended by then or have been looked at since."""
+        self.told_ends: dict[int, int] = {}
+        """Tasks of which somebody was told that they have ended, and when, in events of the world."""
+        self.alone = False
+        """There is but one event in this step."""
         self.grace: int | None = None
         """When a stop takes the leases back that are left."""
         self._stopping = self._pressed = False
@@ -99,6 +121,7 @@ class Holders:
         }
         self._others: dict[type, Callable[[Any], None]] = {
             m.CallReceived: self._call,
+            m.CallEnded: self._left,
             m.WorkerConnected: self._connected,
             m.WorkerGone: self._gone,
             m.StopRequested: self._stop,
@@ -114,6 +137,7 @@ class Holders:
         """A step is about to handle these. True when all of them are stale reports: then nothing may happen."""
         frozen = self._stopping or self._pressed
         stale = True
+        self.alone = len(events) == 1
         for event in events:
             kind = type(event)
             if kind is m.WorkerSent:
@@ -177,7 +201,16 @@ class Holders:
             desk.slots = min(message.slots, desk.cap)
 
     def _call(self, event: m.CallReceived) -> None:
-        self.calls[event.call] = (self._node.now, event)
+        world, request = self._node.world, event.request
+        self.calls[event.call] = Asked(self._node.now, world.events, world.ledger.highest, event.deadline, request)
+        if type(request) is m.SubmitBatch:
+            ask: Any = event.call.sink
+            world.ledger.tried(ask.marker)
+
+    def _left(self, event: m.CallEnded) -> None:
+        self.calls.pop(event.call, None)
+        ask: Any = event.call.sink
+        self.watching.pop(ask, None)
 
     def _connected(self, event: m.WorkerConnected) -> None:
         self.waiting[event.stream] = self._node.now
@@ -262,7 +295,7 @@ class Holders:
         elif kind is m.Registered:
             self.waiting.pop(worker.stream, None)
             pool = next(pool for pool in self._node.settings.pools if pool.name == worker.pool)
-            self.desks[worker.stream] = Desk(worker, message.slots, pool)
+            self.desks[worker.stream] = Desk(worker, message.worker_id, message.slots, pool)
         elif kind is m.Shutdown:
             desk = self.desks.get(worker.stream)
             if desk is not None:

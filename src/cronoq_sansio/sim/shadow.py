@@ -15,6 +15,8 @@ MISSED = int(TaskStatus.MISSED)
 SHED = int(TaskStatus.SHED)
 
 NOTHING = Scheduling()
+OVER = 1 << 60
+"""The `progress` of a task that has ended."""
 
 ENDS: dict[int, frozenset[int]] = {
     BLOCKED: frozenset((FAILED, CANCELLED, SKIPPED, MISSED, SHED)),
@@ -93,3 +95,12 @@ def met(condition: int, status: int) -> bool:
     if condition == Condition.ON_SUCCESS:
         return status == SUCCEEDED
     return condition == Condition.ON_COMPLETE or status in (FAILED, DEAD_LETTERED)
+
+
+def progress(status: int, attempt: int) -> int:
+    """How far a task is; it only goes back when a dispatch is taken back."""
+    if status >= SUCCEEDED:
+        return OVER
+    if status == RUNNING:
+        return 2 * attempt
+    return 2 * attempt + 1 if status == RETRYING or attempt else 0

@@ -89,6 +89,7 @@ class Callers:
         marker = f"batch {self._batches}"
         keys = [self._pick(("", *KEYS)) for _ in range(self._pick((1, 2, 3, 4)))]
         specs = tuple(self.specs.spec(key, marker) for key in keys)
+        self._world.ledger.batches[marker] = specs
         self._ask(node, "batch", m.SubmitBatch(specs), marker)
 
     def cancel(self) -> None:
@@ -227,6 +228,8 @@ class Callers:
 
     def started(self, node: "Node", action: m.StartEvents) -> None:
         """A watch is let in."""
+        ask: Any = action.call.sink
+        self._world.ledger.started(node, ask)
 
     def told(self, node: "Node", action: m.SendEvent) -> None:
         """Watchers are told of a task."""

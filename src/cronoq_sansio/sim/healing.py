@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from cronoq_sansio.sim.workers import Worker
     from cronoq_sansio.sim.world import ServerWorld
 
-PATIENCE = 3_600 * SECOND
-"""Of virtual time, after the last fixed start; the slowest resource serves all tasks of a world in a third of it."""
+PATIENCE = 1_200 * SECOND
+"""Of virtual time, after the last fixed start; the slowest resource serves the tasks of a world in a third of it."""
 ROUNDS = 500
 """That everything may take, and so many more …"""
 ROUNDS_PER_TASK = 12
@@ -81,8 +81,8 @@ class Healing:
         self._converge(node)
         self._hold_promises(node)
         self._leave(node)
-        rest.check(self.world, node)
-        rest.check_recovery(self.world, node)
+        baseline = rest.check(self.world, node)
+        rest.check_recovery(self.world, node, baseline)
 
     # --- who serves
 

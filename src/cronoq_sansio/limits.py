@@ -167,3 +167,9 @@ CLOSE_LINGER = 1 * SECOND  #: how long a closed connection is read on, so that i
 CLOSE_TIMEOUT = 5 * SECOND  #: how long the last bytes of a closed connection may take to leave
 WRITE_SIZE = 256 << 10  #: one write to a socket: what a socket buffer takes at once
 ACCEPT_BACKLOG = 1_024  #: connections that the kernel keeps until we accept them
+
+# --- recordings
+
+MAX_RECORDING_LINE = 128 << 20  #: characters of a line: a full message whose every byte needs six of them in JSON fits
+RECORDED_PORTION = 100  #: recovered records per line, at most: lines that a person can look at
+MAX_HASHED = 20_000  #: tasks and schedules of a state whose hash is computed: about 0.2 s in which nobody is served

@@ -56,7 +56,7 @@ class Callers:
         "schedules": 3,
         "figures": 1,
         "ask_again": 4,
-        "leave": 3,
+        "give_up": 3,
     }
 
     def __init__(self, world: "ServerWorld") -> None:
@@ -158,7 +158,7 @@ class Callers:
             old = self.unsure.pop(self._pick(range(len(self.unsure))))
             self._ask(node, old.op, old.request, old.marker)
 
-    def leave(self) -> None:
+    def give_up(self) -> None:
         """Somebody goes away before the answer: an end of a watch is no fault, of another call it is one."""
         node = self._node(open_only=True)
         if node is None:

@@ -105,8 +105,8 @@ class Words:
         fields = [(field.name, self.codec(hints[field.name]), field.default) for field in dataclasses.fields(kind)]
         return Codec((kind,), _value_encoder(fields), _value_decoder(kind, fields), f"an object ({kind.__name__})")
 
-    def _union(self, members: tuple[Any, ...]) -> Codec:
-        codecs = [self.codec(member) for member in members]
+    def _union(self, kinds_of: tuple[Any, ...]) -> Codec:
+        codecs = [self.codec(member) for member in kinds_of]
         values = [codec for codec in codecs if dataclasses.is_dataclass(codec.kinds[0])]
         tagged = {codec.kinds[0].__name__: codec for codec in values} if len(values) > 1 else {}
         word = " or ".join(codec.word for codec in codecs) if not tagged else f"an object with {TAG!r}"
@@ -234,29 +234,29 @@ def _array(member: Codec) -> Codec:
     return Codec((tuple,), encode, decode, "an array")
 
 
-def _fixed(members: tuple[Codec, ...]) -> Codec:
-    plain = all(member.encode is None for member in members)
+def _fixed(codecs: tuple[Codec, ...]) -> Codec:
+    plain = all(member.encode is None for member in codecs)
 
     def encode(given: tuple[Any, ...]) -> object:
         if plain:
             return given
-        pairs = zip(members, given, strict=True)
+        pairs = zip(codecs, given, strict=True)
         return [each if member.encode is None else member.encode(each) for member, each in pairs]
 
     def decode(found: object) -> tuple[Any, ...]:
-        if type(found) is not list or len(found) != len(members):
-            raise Malformed(f"expected an array of {len(members)}, found {shown(found)}")
-        pairs = enumerate(zip(members, found, strict=True))
+        if type(found) is not list or len(found) != len(codecs):
+            raise Malformed(f"expected an array of {len(codecs)}, found {shown(found)}")
+        pairs = enumerate(zip(codecs, found, strict=True))
         return tuple([_within(f"[{index}]", member.decode, each) for index, (member, each) in pairs])
 
-    return Codec((tuple,), encode, decode, f"an array of {len(members)}")
+    return Codec((tuple,), encode, decode, f"an array of {len(codecs)}")
 
 
 def _set(member: Codec) -> Codec:
     array = _array(member)
 
-    def encode(given: frozenset[Any]) -> object:
-        return sorted(given)
+    def encode(members: frozenset[Any]) -> object:
+        return sorted(members)
 
     def decode(found: object) -> frozenset[Any]:
         return frozenset(array.decode(found))

@@ -3,11 +3,14 @@
 from dataclasses import replace
 from random import Random
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import LimitSettings, Settings
 from cronoq_sansio.sim.lockstep.workload import BEGINNINGS, POOLS, RESOURCES, other_settings, small_settings
 from cronoq_sansio.values import value
 
 LIMITS = LimitSettings(max_pending_total=400, max_payload_bytes=500_000)
+SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
+"""Of the clocks of processes: each counts from its own start."""
 
 
 @value
@@ -17,6 +20,8 @@ class Plan:
     settings: Settings
     volatile: bool
     beginning: int
+    skew: int
+    """Of the clock of the first process."""
 
 
 def roomy_settings() -> Settings:
@@ -28,7 +33,7 @@ def roomy_settings() -> Settings:
 def draw(random: Random) -> Plan:
     """A world for a seed."""
     settings = random.choice((small_settings, roomy_settings))()
-    return Plan(settings, random.random() < 0.125, random.choice(BEGINNINGS))
+    return Plan(settings, random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS))
 
 
 def settings_after(settings: Settings, index: int) -> Settings:

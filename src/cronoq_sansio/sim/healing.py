@@ -110,7 +110,8 @@ class Healing:
             self._settle(node)
             if not node.serving:
                 return
-            self._pass_time(node)
+            if not self._pass_time(node):
+                break
         raise Violation(Kind.LIVENESS, "a stop in order never ends", f"{node.engine.running} leases run")
 
     # --- what happens
@@ -148,7 +149,8 @@ class Healing:
                     return
             if world.now > until:
                 raise self._stuck(node, f"{PATIENCE // SECOND} s have passed")
-            self._pass_time(node)
+            if not self._pass_time(node):
+                raise self._stuck(node, "nothing will ever happen")
         raise self._stuck(node, f"{rounds} rounds were not enough")
 
     def _settle(self, node: Node, *, work: bool = True) -> None:
@@ -201,15 +203,16 @@ class Healing:
             for view in node.engine.list_recurring():
                 self._callers.ask(node, "remove schedule", RemoveRecurring(view.spec.name))
 
-    def _pass_time(self, node: Node) -> None:
-        """Until something happens by itself, or the next heartbeat."""
+    def _pass_time(self, node: Node) -> bool:
+        """Until something happens by itself, or the next heartbeat; False when neither will ever be."""
         world = self.world
         wake = node.wake()
         if self._run_on and (wake is None or self._wake_for_beats < wake):
             wake = self._wake_for_beats
         if wake is None:
-            raise self._stuck(node, "nothing will ever happen")
+            return False
         world.advance(max(wake - world.now, 0))
+        return True
 
     def _leave(self, node: Node) -> None:
         """Everybody goes."""
@@ -269,7 +272,7 @@ class Healing:
         """All tasks have ended: so has every call, and every watcher has heard of all of it."""
         for ask in node.asks:
             if ask.op != "watch":
-                raise Violation(Kind.LIVENESS, f"a call is never answered: {ask.op}", f"{ask.request}")
+                raise Violation(Kind.LIVENESS, "a call is never answered", f"{ask.op}: {ask.request}")
         ended = [task_id for task_id in self._finished() if task_id not in self._ended_before]
         for ask, told in self._told.items():
             if ask.node is node and (missing := [task_id for task_id in ended if self._owed(ask, task_id, told)]):

@@ -22,9 +22,9 @@ def sizes(name: str, root: Any, without: Iterable[type] = ()) -> dict[str, int]:
     found: dict[str, int] = {}
     seen: dict[int, Any] = {}
     left_out = tuple(without)
-    todo: deque[tuple[str, Any]] = deque([(name, root)])
-    while todo:
-        path, thing = todo.popleft()
+    ahead: deque[tuple[str, Any]] = deque([(name, root)])
+    while ahead:
+        path, thing = ahead.popleft()
         if id(thing) in seen or isinstance(thing, left_out):
             continue
         module = type(thing).__module__
@@ -33,12 +33,12 @@ def sizes(name: str, root: Any, without: Iterable[type] = ()) -> dict[str, int]:
             found[path] = found.get(path, 0) + len(thing)
             inside = f"{path}[]"
             entries = [*thing.keys(), *thing.values()] if isinstance(thing, dict) else thing
-            todo += [(inside, entry) for entry in entries]
+            ahead += [(inside, entry) for entry in entries]
         elif type(thing) is tuple:
-            todo += [(path, entry) for entry in thing]
+            ahead += [(path, entry) for entry in thing]
         elif module.startswith(PACKAGE) and not module.startswith(FOREIGN):
             seen[id(thing)] = thing
-            todo += [(f"{path}.{attribute}", value) for attribute, value in _attributes(thing)]
+            ahead += [(f"{path}.{attribute}", value) for attribute, value in _attributes(thing)]
     return found
 
 

@@ -183,20 +183,22 @@ class Callers:
             self._gone(node, next(iter(node.asks)))
         return node
 
-    def _ask(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
-        world = self._world
+    def ask(self, node: "Node", op: str, request: Any, marker: str = "", deadline: int | None = None) -> Ask:
+        """A call leaves its caller and arrives."""
         self._number += 1
         ask = Ask(self._number, op, request, node, marker)
+        node.asks[ask] = None
+        node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
+        return ask
+
+    def _ask(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
+        world = self._world
         deadline = None
         if world.on("deadline") and world.strikes("deadline", op):
             deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND))
-        node.asks[ask] = None
-        node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
+        self.ask(node, op, request, marker, deadline)
         if op in _CHANGES and world.on("asked twice") and world.strikes("asked twice", op):
-            self._number += 1
-            twin = Ask(self._number, op, request, node, marker)
-            node.asks[twin] = None
-            node.inbox.append(m.CallReceived(twin.call, ANYONE, request, None))
+            self.ask(node, op, request, marker)
 
     def _gone(self, node: "Node", ask: Ask) -> None:
         del node.asks[ask]

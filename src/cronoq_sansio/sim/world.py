@@ -30,6 +30,8 @@ from cronoq_sansio.sim.narrator import Narrator
 from cronoq_sansio.sim.node import Node
 from cronoq_sansio.sim.operators import Operators
 from cronoq_sansio.sim.store import SimStore
+from cronoq_sansio.sim.strangers import Strangers
+from cronoq_sansio.sim.together import Together
 from cronoq_sansio.sim.workers import Workers
 
 FULL_SCAN = 1_000
@@ -85,6 +87,7 @@ class ServerWorld:
         self._hash = OFFSET ^ seed
         plan = worlds.draw(Random(seed))
         self.settings = plan.settings
+        self.herd = plan.herd
         self.now = plan.beginning
         self.wall_shift = 0
         """The wall clocks of all hosts are ahead of the world's time by so much."""
@@ -97,6 +100,8 @@ class ServerWorld:
         self.callers = Callers(self)
         self.workers = Workers(self)
         self.operators = Operators(self)
+        self.strangers = Strangers(self)
+        self.together = Together(self)
         self.performers: dict[type, Callable[[Node, Any], None]] = {
             m.Reply: self.callers.replied,
             m.Reject: self.callers.rejected,
@@ -112,7 +117,7 @@ class ServerWorld:
         self._next_scan = FULL_SCAN
         self._acts = [
             act
-            for who in (self.callers, self.workers, self.operators)
+            for who in (self.callers, self.workers, self.strangers, self.operators, self.together)
             for name, often in type(who).OFTEN.items()
             for act in [getattr(who, name)] * often
         ]
@@ -174,7 +179,7 @@ class ServerWorld:
         nodes = self.nodes
         if len(nodes) < 2:
             return nodes[0] if nodes else None
-        return self.pick(nodes)
+        return self.pick(nodes) if self.on("stale leader") else nodes[-1]
 
     def advance(self, nanoseconds: int) -> None:
         """Time passes, with every timer when it is due."""

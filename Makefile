@@ -3,6 +3,7 @@
 #   make serve    start the server on loopback with an SQLite file        make check   lint, types, stubs, house rules
 #   make test     run the tests                                          make long    the tests that take minutes
 #   make docs     build the documentation into docs/_build               make bench   measure; writes docs/performance.md
+#   make sim      simulate the server with faults, from seeds
 #
 # Another interpreter: make test PYTHON=python3.12 VENV=.venv312
 
@@ -17,7 +18,7 @@ export UV_PYTHON_DOWNLOADS ?= never
 export UV_SYSTEM_CERTS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: serve test check bench long docs setup clean
+.PHONY: serve test check bench long sim docs setup clean
 
 serve: $(VENV)/.serve-ready
 	@exec $(BIN)/cronoq-trio serve $(ARGS)
@@ -27,6 +28,9 @@ test: $(VENV)/.dev-ready
 
 long: $(VENV)/.dev-ready
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m long $(ARGS)
+
+sim: $(VENV)/.serve-ready
+	@exec $(BIN)/python -m cronoq_sansio.sim $(ARGS)
 
 check: $(VENV)/.dev-ready
 	$(BIN)/ruff check .

@@ -235,7 +235,7 @@ def value_word(argument: Any) -> str:
         return " NAME=VALUE"
     if name in VALUE_WORDS:
         return f" {VALUE_WORDS[name]}"
-    if name in ("--config", "--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key"):
+    if name in ("--config", "--file", "--record", "--token-file", "--tls-ca", "--tls-cert", "--tls-key"):
         return " PATH"
     return f" {name.strip('-').upper()}"
 

@@ -17,7 +17,8 @@ from cronoq.errors import ConfigError
 from cronoq_sansio.engine.cron import compile_cron
 from cronoq_sansio.limits import MAX_CONFIG_FILE
 from cronoq_sansio.settings import LimitSettings, Settings
-from cronoq_sansio.settings_check import Problem, check_settings
+from cronoq_sansio.settings_check import check_settings
+from cronoq_sansio.settings_walk import Problem
 from cronoq_sansio.values import value
 
 __all__ = ["CONFIG_VARIABLE", "DEFAULT_DATABASE", "DEFAULT_FILE", "Loaded", "load", "memory_budget"]

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from cronoq_sansio.service import messages
     from cronoq_sansio.service.service import Service
     from cronoq_sansio.settings import Settings
-    from cronoq_sansio.settings_check import Problem, check_settings
+    from cronoq_sansio.settings_check import check_settings
+    from cronoq_sansio.settings_walk import Problem
     from cronoq_sansio.spec import Priority, RetryPolicy, TaskSpec, TaskStatus
 
 __all__ = [
@@ -81,7 +82,7 @@ _OBJECTS = {
     "LocalProtocolError": "cronoq_sansio.errors",
     "Outbox": "cronoq_sansio.outbox",
     "Priority": "cronoq_sansio.spec",
-    "Problem": "cronoq_sansio.settings_check",
+    "Problem": "cronoq_sansio.settings_walk",
     "Rejection": "cronoq_sansio.errors",
     "RemoteProtocolError": "cronoq_sansio.errors",
     "RetryPolicy": "cronoq_sansio.spec",

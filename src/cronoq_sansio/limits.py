@@ -167,3 +167,15 @@ CLOSE_LINGER = 1 * SECOND  #: how long a closed connection is read on, so that i
 CLOSE_TIMEOUT = 5 * SECOND  #: how long the last bytes of a closed connection may take to leave
 WRITE_SIZE = 256 << 10  #: one write to a socket: what a socket buffer takes at once
 ACCEPT_BACKLOG = 1_024  #: connections that the kernel keeps until we accept them
+
+# --- recordings
+
+RECORDING_BYTES = 1 << 30  #: of one file, unless `--record-bytes` says otherwise: about 3,000,000 events
+MIN_RECORDING_BYTES = 1 << 20  #: what is smaller might not even hold the settings
+MAX_RECORDING_FILES = 100  #: of one name; terms that fail again and again do not fill the disk without an end
+MAX_RECORDING_LINE = 128 << 20  #: characters of a line: a full message whose every byte needs six of them in JSON fits
+MAX_RECORDING_UNWRITTEN = 64 << 20  #: characters that wait for the disk; a slower disk ends the recording, not the term
+RECORDING_PAUSE = SECOND // 20  #: between two writes: so much is lost with a process that is killed
+RECORDING_CLOSE = 5 * SECOND  #: how long the last lines may take; a disk that hangs does not hold up the next term
+RECORDED_PORTION = 100  #: recovered records per line, at most: lines that a person can look at
+MAX_HASHED = 20_000  #: tasks and schedules of a state whose hash is computed: about 0.2 s in which nobody is served

@@ -1,20 +1,16 @@
 """From the plain mapping that a configuration file is to checked `Settings`, or to every problem of it at once.
 
-The walk is driven by `settings_table`. A value is never converted silently: an integer may stand for a number, nothing
-else may stand for anything else. What the file system or the network would say is not asked here; the environment is
-an argument.
+The walk, which `settings_table` drives, is in `settings_walk`. What the file system or the network would say is not
+asked here; the environment is an argument.
 """
 
-import difflib
 import ipaddress
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
-from cronoq_sansio.clock import ns
-from cronoq_sansio.limits import MAX_POOL_NAME, MAX_SCHEDULES
+from cronoq_sansio.limits import MAX_SCHEDULES
 from cronoq_sansio.settings import (
     DEFAULT_RETRY,
     AuthSettings,
@@ -32,11 +28,7 @@ from cronoq_sansio.settings import (
     TokenSettings,
 )
 from cronoq_sansio.settings_keys import (
-    NAME_CHARACTERS,
-    NAME_RULE,
-    NAMED,
     PATH_RULE,
-    VARIABLE_RULE,
     Key,
     Kind,
     Table,
@@ -56,23 +48,10 @@ from cronoq_sansio.settings_table import (
     UNBUILT_WORDS,
 )
 from cronoq_sansio.settings_templates import CronCheck, Known, TemplateReader
-from cronoq_sansio.settings_text import allowed, show, show_kind, shown_name
-from cronoq_sansio.settings_tokens import TokenReader, is_variable
+from cronoq_sansio.settings_text import show, show_kind
+from cronoq_sansio.settings_tokens import TokenReader
+from cronoq_sansio.settings_walk import Problem, Walk
 from cronoq_sansio.spec import RecurringSpec, RetryOverride, RetryPolicy
-from cronoq_sansio.values import value
-
-
-@value
-class Problem:
-    """One thing that is wrong with a configuration."""
-
-    path: str
-    """Where: `pools[1].lease_ttl_s`, counted from 0; empty = the whole."""
-    message: str
-    """What was found and what is allowed."""
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.message}" if self.path else self.message
 
 
 def check_settings(
@@ -120,10 +99,6 @@ def is_loopback(host: str) -> bool:
     return (mapped or ip).is_loopback
 
 
-_INNER = {table.name: table for table in INNER_TABLES}
-_ENTRIES = {Kind.NUMBERS: Kind.NUMBER, Kind.INTEGERS: Kind.INTEGER, Kind.TEXTS: Kind.TEXT}
-
-
 def _retry(values: Mapping[str, Any]) -> RetryPolicy:
     return replace(DEFAULT_RETRY, **values)
 
@@ -149,8 +124,12 @@ _MAKE: dict[str, Callable[[Mapping[str, Any]], object]] = {
 }
 
 
-class _Checker:
+class _Checker(Walk):
     """One walk over one document."""
+
+    inner: ClassVar = {table.name: table for table in INNER_TABLES}
+    make = _MAKE
+    unbuilt_words = UNBUILT_WORDS
 
     def __init__(
         self,
@@ -159,13 +138,10 @@ class _Checker:
         variables: Mapping[str, str],
         cron_check: CronCheck | None,
     ) -> None:
-        self.document = document
+        super().__init__(document)
         self.payload_budget = payload_budget
         self.variables = variables
         self.cron_check = cron_check
-        self.limits = LimitSettings()
-        """Those of the document, once they were looked at."""
-        self.problems: list[Problem] = []
 
     def run(self) -> Settings | tuple[Problem, ...]:
         self._names(self.document, "", tuple(table.name for table in TABLES), UNBUILT_TABLES, "table")
@@ -195,25 +171,7 @@ class _Checker:
             auth=AuthSettings(**auth),
         )
 
-    def _wrong(self, path: str, message: str) -> None:
-        self.problems.append(Problem(path, message))
-
     # --- the walk
-
-    def _names(
-        self, found: Mapping[str, object], path: str, known: Sequence[str], unbuilt: Sequence[str], noun: str
-    ) -> None:
-        """Refuse what is not known, each with the sentence that helps."""
-        for name in found:
-            if name in known:
-                continue
-            where = f"{path}.{shown_name(name)}" if path else shown_name(name)
-            if name in unbuilt:
-                self._wrong(where, f"this {noun} is not built in this version; leave it out")
-                continue
-            close = difflib.get_close_matches(name, (*known, *unbuilt), n=1)
-            hint = f"did you mean `{close[0]}`?" if close else f"known are {', '.join(known)}"
-            self._wrong(where, f"unknown {noun}; {hint}")
 
     def _table(self, table: Table) -> dict[str, Any]:
         """The checked values of a top-level table, by field; only those that the file sets."""
@@ -226,61 +184,8 @@ class _Checker:
             return {}
         return self._keys(found, table.name, table)
 
-    def _keys(self, found: Mapping[str, object], path: str, table: Table) -> dict[str, Any]:
-        self._names(found, path, tuple(key.name for key in table.keys), table.unbuilt, "key")
-        values: dict[str, Any] = {}
-        for key in table.keys:
-            where = f"{path}.{key.name}"
-            if key.name not in found:
-                if key.required:
-                    self._wrong(where, f"missing; required is {allowed(key)}")
-                continue
-            checked = self._value(found[key.name], where, key, f"{table.name}.{key.name}")
-            if checked is not None:
-                values[key.field] = checked
-        return values
-
-    def _value(self, found: object, path: str, key: Key, place: str) -> object:
-        """The value in the unit of its value class, or None after noting the problem. `place`: table and key."""
-        if key.kind is Kind.TABLE and isinstance(found, Mapping):
-            return self._inner(found, path, place)
-        if key.kind in NAMED and isinstance(found, Mapping):
-            return self._named(found, path, key)
-        if key.kind is Kind.TABLES:
-            return self._tokens(found, path)
-        if isinstance(found, str) and found in UNBUILT_WORDS.get(place, ()):
-            self._wrong(path, f'"{found}" is not built in this version; allowed is {allowed(key)}')
-            return None
-        checked = _convert(found, key)
-        if checked is None:
-            shown = show_kind(found) if key.secret else show(found)
-            self._wrong(path, f"found {shown}; allowed is {allowed(key)}")
-        return checked
-
-    def _inner(self, found: Mapping[str, object], path: str, place: str) -> object:
-        """What a table within a table says, when all of it is right."""
-        before = len(self.problems)
-        values = self._keys(found, path, _INNER[place])
-        return _MAKE[place](values) if len(self.problems) == before else None
-
-    def _named(self, found: Mapping[str, object], path: str, key: Key) -> tuple[tuple[str, Any], ...]:
-        """A table whose names are the caller's, as pairs sorted by name; what is wrong is left out and told."""
-        one = replace(key, kind=_ENTRIES[key.kind], own_rule=True)
-        longest = self.limits.max_tag_len if key.kind is Kind.TEXTS else self.limits.max_key_len
-        pairs: list[tuple[str, object]] = []
-        for name, entry in found.items():
-            where = f"{path}.{shown_name(name)}"
-            size = len(name.encode("utf-8", "surrogatepass"))
-            what = f"the name has {size} bytes" if size > longest else _fault_of_name(name)
-            if what:
-                self._wrong(where, f"{what}; allowed are names of at most {longest} bytes without NUL characters")
-                continue
-            value = self._value(entry, where, one, "")
-            if value is not None:
-                pairs.append((name, value))
-        return tuple(sorted(pairs, key=lambda pair: pair[0]))
-
-    def _tokens(self, found: object, path: str) -> tuple[TokenSettings, ...] | None:
+    def _tables(self, found: object, path: str, _place: str) -> tuple[TokenSettings, ...] | None:
+        """The only such array holds tokens."""
         if not isinstance(found, list) or not all(isinstance(entry, Mapping) for entry in found):
             self._wrong(path, f"found {show_kind(found)}; allowed is an array of tables, each written [[{path}]]")
             return None
@@ -290,6 +195,11 @@ class _Checker:
             for index, entry in enumerate(found)
         ]
         return tuple(token for token in read if token is not None)
+
+    def _convert(self, found: object, key: Key) -> object:
+        if key.kind is Kind.ADDRESS:
+            return parse_address(found) if isinstance(found, str) else None
+        return super()._convert(found, key)
 
     # --- rules between keys
 
@@ -339,22 +249,6 @@ class _Checker:
     def _check_outputs(self, outputs: dict[str, Any]) -> None:
         if outputs.get("cache_bytes") == 0 and outputs.get("cache_entries", OutputSettings().cache_entries) > 0:
             self._wrong("outputs.cache_bytes", "found 0; allowed is more than 0 unless outputs.cache_entries is 0")
-
-    def _entries(self, name: str) -> list[Mapping[str, object]]:
-        """The tables of a top-level array of tables, after telling when it is none."""
-        found = self.document.get(name)
-        if found is None:
-            return []
-        if isinstance(found, list) and all(isinstance(entry, Mapping) for entry in found):
-            return found
-        self._wrong(name, f"found {show(found)}; allowed is an array of tables, each written [[{name}]]")
-        return []
-
-    def _unique(self, name: str, path: str, first: dict[str, str]) -> None:
-        """`first`: the names so far, and where each stands."""
-        if name in first:
-            self._wrong(f"{path}.name", f'"{name}" is the name of {first[name]} already; names are unique')
-        first.setdefault(name, path)
 
     def _pools(self) -> tuple[PoolSettings, ...]:
         defaults = {key.field: getattr(self.limits, key.default_key) for key in POOLS.keys if key.default_key}
@@ -414,67 +308,3 @@ class _Checker:
             most = f"at most limits.max_payload_bytes, here {self.limits.max_payload_bytes}, are allowed"
             self._wrong("recurring", f"the tasks of all schedules have up to {size} bytes as encoded; {most}")
         return tuple(schedules)
-
-    def _check_kind(self, entry: Mapping[str, object], path: str, kind: str | None, table: Table) -> None:
-        """Keys that belong to one kind of the table are required with it, and refused with another."""
-        for key in table.keys:
-            belongs = key.kind_of_table
-            if not belongs or kind is None:
-                continue
-            if belongs == kind and key.name not in entry:
-                self._wrong(f"{path}.{key.name}", f'missing; kind "{kind}" requires {allowed(key)}')
-            if belongs != kind and key.name in entry:
-                self._wrong(
-                    f"{path}.{key.name}", f'has no meaning with kind "{kind}"; leave it out, or use kind "{belongs}"'
-                )
-
-
-def _convert(found: object, key: Key) -> object:
-    """The value in the unit of its value class, or None when the key does not allow it."""
-    if key.kind is Kind.BOOLEAN:
-        return found if isinstance(found, bool) else None
-    if key.kind is Kind.ADDRESS:
-        return parse_address(found) if isinstance(found, str) else None
-    if key.kind is Kind.TEXT:
-        return found if isinstance(found, str) and _is_text(found, key) else None
-    return _number(found, key) if key.kind in (Kind.INTEGER, Kind.NUMBER, Kind.SECONDS) else None
-
-
-def _is_text(text: str, key: Key) -> bool:
-    if key.words:
-        return text in key.words
-    if key.own_rule:
-        return _is_unicode(text)
-    if key.allowed_text == NAME_RULE:
-        return 1 <= len(text) <= MAX_POOL_NAME and all(character in NAME_CHARACTERS for character in text)
-    if key.allowed_text == VARIABLE_RULE:
-        return is_variable(text)
-    return bool(text) and "\0" not in text and not (key.allowed_text == PATH_RULE and text.startswith((":", "file:")))
-
-
-def _fault_of_name(name: str) -> str:
-    if "\0" in name:
-        return "the name contains a NUL character"
-    return "" if _is_unicode(name) else "the name is not Unicode"
-
-
-def _is_unicode(text: str) -> bool:
-    """A lone half of a surrogate pair is none; a TOML parser gives no such text, other callers may."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _number(found: object, key: Key) -> int | float | None:
-    """A number within the key's range, durations in nanoseconds; None when it is not one."""
-    if isinstance(found, bool) or not isinstance(found, (int, float)):
-        return None
-    if isinstance(found, float) and (key.kind is Kind.INTEGER or not math.isfinite(found)):
-        return None
-    if key.minimum is not None and key.maximum is not None and not key.minimum <= found <= key.maximum:
-        return None
-    if key.kind is Kind.SECONDS:
-        return ns(found)
-    return float(found) if key.kind is Kind.NUMBER else int(found)

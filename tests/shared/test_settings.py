@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import PoolSettings, ServerSettings, Settings, TlsSettings
 from cronoq_sansio.settings_check import (
-    Problem,
     check_settings,
     format_address,
     is_loopback,
@@ -28,6 +27,7 @@ from cronoq_sansio.settings_table import (
     UNBUILT_WORDS,
 )
 from cronoq_sansio.settings_text import allowed, show, show_kind
+from cronoq_sansio.settings_walk import Problem
 from cronoq_sansio.spec import RetryPolicy
 
 BUDGET = 1 << 32

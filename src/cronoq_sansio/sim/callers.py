@@ -61,7 +61,7 @@ class Callers:
         "schedules": 3,
         "figures": 1,
         "ask_again": 3,
-        "leave": 4,
+        "give_up": 4,
     }
 
     def __init__(self, world: "ServerWorld") -> None:
@@ -159,7 +159,7 @@ class Callers:
             old = self.unsure.pop(self._pick(range(len(self.unsure))))
             self.request(node, old.op, old.request, old.marker)
 
-    def leave(self) -> None:
+    def give_up(self) -> None:
         """Somebody goes away before the answer: an end of a watch is no fault, of another call it is one."""
         node = self.node(open_only=True)
         if node is None:

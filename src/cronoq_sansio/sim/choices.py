@@ -4,9 +4,9 @@ A simulation asks for everything that it leaves to chance by `pick`, and for not
 are the whole run: written down they replay it, and without some of them it is a shorter one (`shrink.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from random import Random
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 
@@ -30,21 +30,35 @@ class RandomChoices:
 
 
 class RecordedChoices:
-    """Choices of a seeded generator, and what was chosen since `begin_step`."""
+    """Choices of a seeded generator, and all that was chosen, step by step."""
+
+    pick: Callable[[Sequence[Any]], Any]
+    """One of these, all alike."""
 
     def __init__(self, seed: int) -> None:
-        self._random = Random(seed).random
-        self.picks: list[int] = []
+        self._picks: list[int] = []
+        self._begun: list[int] = []
+        self.pick = _recording_pick(Random(seed).random, self._picks.append)
 
     def begin_step(self) -> None:
         """What is picked from here on belongs to the next step."""
-        self.picks = []
+        self._begun.append(len(self._picks))
 
-    def pick(self, options: Sequence[T]) -> T:
-        """One of these, all alike."""
-        index = int(self._random() * len(options))
-        self.picks.append(index)
+    def steps(self) -> list[list[int]]:
+        """The picks of each step; what was picked before the first one is not among them."""
+        ends = [*self._begun[1:], len(self._picks)]
+        return [self._picks[begun:end] for begun, end in zip(self._begun, ends, strict=True)] if self._begun else []
+
+
+def _recording_pick(random: Callable[[], float], append: Callable[[int], None]) -> Callable[[Sequence[Any]], Any]:
+    """A closure: it is called ten times per event."""
+
+    def pick(options: Sequence[Any]) -> Any:
+        index = int(random() * len(options))
+        append(index)
         return options[index]
+
+    return pick
 
 
 class GivenChoices:

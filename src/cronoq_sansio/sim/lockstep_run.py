@@ -5,7 +5,7 @@ from hashlib import sha256
 from cronoq_sansio.sim.choices import Choices
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.faults import Coverage, Swarm
-from cronoq_sansio.sim.lockstep.workload import FEATURES, Workload, some_world
+from cronoq_sansio.sim.lockstep.workload import DOINGS, FEATURES, Workload, some_world
 from cronoq_sansio.sim.lockstep.world import Divergence, Happened
 
 PHASE = 200
@@ -30,11 +30,12 @@ class LockstepRun:
     def step(self) -> None:
         """One happening."""
         load = self._load
+        name = load.choices.pick(DOINGS)
         if self._steps % PHASE == 0:
             load.features = [name for name in FEATURES if not load.one_in(3)]
         self._steps += 1
         try:
-            load.happen()
+            getattr(load, name)()
         except Divergence as divergence:
             self._told = str(divergence)
             raise Violation(Kind.DIVERGENCE, divergence.what, "engine and model differ") from divergence

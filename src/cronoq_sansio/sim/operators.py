@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from cronoq_sansio.sim.world import ServerWorld
 
 SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
-SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
-"""Of the clocks of processes: each counts from its own start."""
 STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
 OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
 MAX_NODES = 3
@@ -29,6 +27,7 @@ class Operators:
     """Whoever runs the processes of one world."""
 
     OFTEN: ClassVar = {
+        "restart": 0,  # when nobody serves
         "pass_time": 10,
         "commit": 24,
         "answer": 6,
@@ -218,6 +217,8 @@ class Operators:
     def restart(self) -> None:
         """Nobody serves: after a while somebody takes over, perhaps with another configuration."""
         world = self._world
+        if world.nodes:
+            return
         world.advance(self._pick(OUTAGES))
         index = self._pick(range(worlds.OTHERS + 1))
         if world.on("other settings") and world.strikes("other settings", worlds.NAMES[index]):
@@ -225,10 +226,11 @@ class Operators:
         else:
             self.start_term()
 
-    def start_term(self, settings: Settings | None = None) -> None:
+    def start_term(self, settings: Settings | None = None, skew: int | None = None) -> None:
         """A process claims the store and recovers from it."""
         world = self._world
-        skew = self._pick(SKEWS)
+        if skew is None:
+            skew = self._pick(worlds.SKEWS)
         world.terms += 1
         node = Node(world, world.terms, settings or world.settings, skew, world.wall_shift - skew)
         world.nodes.append(node)

@@ -1,47 +1,33 @@
 """Planted bugs, by name: what a simulation must find."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from cronoq_sansio.values import value
+from cronoq_sansio.sim import (
+    plants_calls,
+    plants_engine,
+    plants_leases,
+    plants_outbox,
+    plants_recovery,
+    plants_term,
+    plants_time,
+    plants_workers,
+)
+from cronoq_sansio.sim.planting import Patch, Plant
 
+BEDS = {
+    "What the engine decides": plants_engine.BED,
+    "Leases, attempts and timers": plants_leases.BED,
+    "Fixed starts, schedules and targets": plants_time.BED,
+    "What may be said when": plants_outbox.BED,
+    "Workers": plants_workers.BED,
+    "Calls": plants_calls.BED,
+    "What is stored, and restarts": plants_recovery.BED,
+    "The end of a term": plants_term.BED,
+}
+"""Every list of plants, under a title for people."""
 
-class Patch:
-    """Replaces attributes, and puts back what was there."""
-
-    def __init__(self) -> None:
-        self._undo: list[Callable[[], None]] = []
-
-    def setattr(self, target: Any, name: str, new: Any) -> None:
-        """Replace an attribute of a module or a class."""
-        old = target.__dict__[name]
-        self._undo.append(lambda: setattr(target, name, old))
-        setattr(target, name, new)
-
-    def setitem(self, target: Any, key: Any, new: Any) -> None:
-        """Replace an entry of a mapping."""
-        old = target[key]
-        self._undo.append(lambda: target.__setitem__(key, old))
-        target[key] = new
-
-    def undo(self) -> None:
-        """Put everything back."""
-        while self._undo:
-            self._undo.pop()()
-
-
-@value
-class Plant:
-    """A bug."""
-
-    name: str
-    what: str
-    """What it does, for people."""
-    apply: Callable[[Patch], None]
-
-
-PLANTS: dict[str, Plant] = {}
+PLANTS: dict[str, Plant] = {plant.name: plant for bed in BEDS.values() for plant in bed.plants}
 
 
 @contextmanager

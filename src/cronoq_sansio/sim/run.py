@@ -150,15 +150,16 @@ def run_seed(
     swarm = Swarm.draw(choices, faults)
     trace = Trace(name, seed, dict(swarm.rates), [], plant)
     count = steps // LOCKSTEP_SHARE if name == "lockstep" else steps
-    kept = trace.steps
 
     def play(step: Callable[[], None]) -> None:
         for _ in range(count):
             choices.begin_step()
-            kept.append(choices.picks)
             step()
 
-    return _play(trace, choices, swarm, play, machine, narrate=False)
+    outcome = _play(trace, choices, swarm, play, machine, narrate=False)
+    if outcome.failure is not None:
+        trace.steps = choices.steps()
+    return outcome
 
 
 def replay(trace: Trace, *, machine: MachineFactory | None = None, narrate: bool = True) -> Outcome:

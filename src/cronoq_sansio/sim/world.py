@@ -41,6 +41,15 @@ MAX_WAKES = 2_000
 """Timers that may fire while time passes once; more means that they never come to rest."""
 
 
+ACTS: tuple[str, ...] = tuple(
+    name
+    for actor in (Callers, Workers, Strangers, Operators, Together)
+    for name, often in actor.OFTEN.items()
+    for _ in range(often)
+)
+"""What may happen in a step, each as often as it is to be chosen. The first pick of a step is an index of these."""
+
+
 class Machine(Protocol):
     """What stands between the driver and the engine; `Outbox` is one."""
 
@@ -115,22 +124,20 @@ class ServerWorld:
             LogDrop: Node.dropped,
         }
         self._next_scan = FULL_SCAN
-        self._acts = [
-            act
-            for who in (self.callers, self.workers, self.strangers, self.operators, self.together)
-            for name, often in type(who).OFTEN.items()
-            for act in [getattr(who, name)] * often
-        ]
-        self.operators.start_term()
+        actors = (self.callers, self.workers, self.strangers, self.operators, self.together)
+        self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
+        self.operators.start_term(skew=plan.skew)
 
     # --- a run
 
     def step(self) -> None:
         """One act."""
-        act = self.pick(self._acts) if self.nodes else self.operators.restart
+        name = self.pick(ACTS)
+        if not self.nodes:
+            name = "restart"
         if self.narrator is not None:
-            self.narrator.act(act.__name__)
-        act()
+            self.narrator.act(name)
+        self._acts[name]()
         for node in self.nodes:
             node.flush()
         if self.events >= self._next_scan:

@@ -17,6 +17,8 @@ HUGE = 10_000
 """Tasks of the largest herd."""
 HUGE_EVERY = 64
 """One world of so many is made for it."""
+SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
+"""Of the clocks of processes: each counts from its own start."""
 ROOM = LimitSettings(max_pending_total=600, max_payload_bytes=500_000)
 TIGHT = LimitSettings(
     max_tasks_per_batch=4,
@@ -43,6 +45,8 @@ class Plan:
     settings: Settings
     volatile: bool
     beginning: int
+    skew: int
+    """Of the clock of the first process."""
     herd: int
     """Tasks that come at once when very many come."""
 
@@ -94,11 +98,11 @@ def draw(random: Random) -> Plan:
     limits = random.choice((settings.limits, settings.limits, settings.limits, TIGHT))
     if random.random() < 0.125:
         limits = replace(limits, key_retention=0, key_retention_max=0)
-    volatile, beginning = random.random() < 0.125, random.choice(BEGINNINGS)
     if random.random() < 1 / HUGE_EVERY:
         settings, herd = huge()
         limits = settings.limits
-    return Plan(replace(settings, outputs=outputs, limits=limits), volatile, beginning, herd)
+    settings = replace(settings, outputs=outputs, limits=limits)
+    return Plan(settings, random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS), herd)
 
 
 def settings_after(settings: Settings, index: int) -> Settings:

@@ -264,10 +264,10 @@ class Callers:
         world = self._world
         breaks = world.on("reply lost")
         for call in action.calls:
-            if call.open:
-                ask: Any = call.sink
+            ask: Any = call.sink
+            if call.open and ask in node.asks:  # the term hears of a caller that is gone with the next read
                 world.ledger.told(node, ask, action.event)
-                if breaks and ask in node.asks and world.strikes("reply lost", "watch"):
+                if breaks and world.strikes("reply lost", "watch"):
                     self.gone(node, ask)
 
     def lost(self, node: "Node") -> None:

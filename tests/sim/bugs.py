@@ -1,5 +1,7 @@
 """Bugs of the tests, planted into the simulated world itself: found within a few steps, and cheap."""
 
+from contextlib import suppress
+
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.planting import Plant
 from cronoq_sansio.sim.plants import PLANTS
@@ -7,18 +9,20 @@ from cronoq_sansio.sim.world import ServerWorld
 
 
 def plant(monkeypatch, name, breaks, kind=Kind.SAFETY, what="a rule of the tests"):
-    """A plant of this name: after a step for which `breaks(world)` is true the run fails."""
+    """A plant of this name: after a step for which `breaks(world)` is true the run fails, and in no other way."""
 
     def apply(patch):
         def step_of(step):
             def broken(world):
-                step(world)
+                with suppress(Exception):
+                    step(world)
                 if breaks(world):
                     raise Violation(kind, what, f"after {world.events} events")
 
             return broken
 
         patch.wrap(ServerWorld, "step", step_of)
+        patch.setattr(ServerWorld, "heal", lambda world: None)
 
     monkeypatch.setitem(PLANTS, name, Plant(name, "A bug of the tests.", apply))
     return name

@@ -28,11 +28,12 @@ from cronoq_sansio.sim.arguments import (
 )
 from cronoq_sansio.sim.failure import Kind
 from cronoq_sansio.sim.faults import Coverage
-from cronoq_sansio.sim.planting import Patch
+from cronoq_sansio.sim.planting import Patch, Plant
 from cronoq_sansio.sim.plants import PLANTS
 from cronoq_sansio.sim.run import ALL_FAULTS, Outcome
 from cronoq_sansio.sim.seeds import Play, Played
 from tests.sim.bugs import at_once, on_lost_reports, plant
+from tests.sim.recorded import Term
 from tests.tidy.tree import ROOT
 
 BOUND = 30.0
@@ -102,6 +103,8 @@ def quick(play):
         ("--plant x", "--plant: there is no planted bug 'x'; `--plant list` shows them"),
         ("--json=1", "--json takes no value, here it has '1'"),
         ("--shrink --no-shrink", "--shrink and --no-shrink say the opposite; give one of them"),
+        ("--replay x --scenario y", "--replay and --scenario name a file each; give one of them"),
+        ("--scenario x --shrink", "--shrink cannot be given with --scenario"),
         ("--replay x --seed 3", "--seed cannot be given with --replay"),
         ("--replay x --plant some-bug", "--plant cannot be given with --replay"),
         ("--plant all --twice", "--twice cannot be given with --plant"),
@@ -136,6 +139,7 @@ def test_a_wrong_command_line_ends_with_2(sim):
         ("--shrink", {"shrink": True}),
         ("--no-shrink", {"shrink": False}),
         ("--replay x --shrink --json --quiet", {"mode": "replay", "file": "x", "json": True, "quiet": True}),
+        ("--scenario x --json", {"mode": "scenario", "file": "x", "json": True}),
         ("--help", {"show": "help"}),
         ("-h --version", {"show": "help"}),
         ("--version", {"show": "version"}),
@@ -230,7 +234,7 @@ def test_every_seed_twice(sim):
 
 
 def test_the_first_seed_runs_in_another_process_too(sim):
-    done = sim("--seeds", "2", "--steps", "50", "--jobs", "1", "--json", play=None)
+    done = sim("--seeds", "2", "--world", "lockstep", "--steps", "80", "--jobs", "1", "--json", play=None)
     assert done.code == 0 and done.json["seeds_compared"] == 1
 
 
@@ -308,7 +312,7 @@ def test_a_trace_of_a_bug_that_is_gone(sim, monkeypatch):
     ("content", "sentence"),
     [
         (None, "Error: x.json cannot be read: No such file or directory"),
-        (b"", "Error: x.json is no trace of a failed seed"),
+        (b"", "Error: x.json is neither a trace of a failed seed nor a recording"),
         (b"\xff\xfe", "Error: x.json is no text: byte 0 is not UTF-8"),
         (b'{"format": "cronoq-simulation-trace"}', "Error: x.json, line 1: the trace lacks 'version'"),
     ],
@@ -333,6 +337,92 @@ def test_a_trace_that_cannot_be_written(sim, monkeypatch):
     assert (
         done.code == 3 and "Broken off: the trace cronoq-sim-seed-0.json cannot be written: No space left" in done.out
     )
+
+
+# --- recordings and scenarios
+
+
+@pytest.fixture
+def recording(sim):
+    """Of a term with a few tasks."""
+    term = Term()
+    term.submit(key="a")
+    term.commit()
+    lines = term.end()
+    path = sim.folder / "term.jsonl"
+    path.write_text("".join(lines))
+    return path
+
+
+def test_a_recording_is_replayed(sim, recording):
+    done = sim("--replay", "term.jsonl")
+    assert done.code == 0 and done.out.startswith("same after ")
+    found = sim("--replay", "term.jsonl", "--json").json
+    assert found["outcome"] == "same" and found["steps"] == 2 and found["exit_code"] == 0
+
+
+def test_a_recording_that_decides_otherwise_now(sim, recording):
+    text = recording.read_text()
+    recording.write_text(text.replace('"default"', '"another"', 1))
+    assert sim("--replay", "term.jsonl").code == 5
+
+
+@pytest.mark.parametrize("junk", ["{", "\xff", '{"x": NaN}'])
+def test_a_recording_that_is_damaged(sim, recording, junk):
+    lines = recording.read_text().splitlines(keepends=True)
+    recording.write_text("".join([*lines[:2], f"{junk}\n", *lines[2:]]), encoding="latin-1")
+    done = sim("--replay", "term.jsonl")
+    assert done.code == 2 and done.err.startswith("Error: term.jsonl cannot be replayed: line 3: ") and not done.out
+
+
+def test_a_recording_is_not_shrunk(sim, recording):
+    done = sim("--replay", "term.jsonl", "--shrink")
+    assert done.code == 2 and "a recording is replayed as it is" in done.err
+
+
+SCENARIO = """config = "pools.toml"
+duration_s = 20
+
+[[arrivals]]
+name = "work"
+pool = "small"
+rate_per_s = 2
+duration = { mean_s = 0.1 }
+
+[[workers]]
+pool = "small"
+slots = 2
+"""
+
+
+@pytest.fixture
+def scenario(sim):
+    folder = sim.folder / "below"
+    folder.mkdir()
+    (folder / "work.toml").write_text(SCENARIO)
+    (folder / "pools.toml").write_text('[[pools]]\nname = "small"\n')
+    return folder
+
+
+def test_a_scenario_with_the_configuration_beside_it(sim, scenario):
+    done = sim("--scenario", "below/work.toml")
+    assert done.code == 0 and "WAITS until the first start" in done.out and "small" in done.out
+    assert sim("--scenario", "below/work.toml", "--json").json["duration_s"] == 20
+
+
+def test_what_is_wrong_with_a_scenario(sim, scenario):
+    (scenario / "work.toml").write_text(SCENARIO.replace("duration_s", "duration").replace("slots = 2", "slots = 0"))
+    done = sim("--scenario", "below/work.toml")
+    assert done.code == 2 and not done.out
+    lines = done.err.splitlines()
+    assert len(lines) > 1 and all(line.startswith("Error: below/work.toml: ") for line in lines)
+    (scenario / "work.toml").write_text(SCENARIO)
+    (scenario / "pools.toml").write_text("[[pools")
+    assert sim("--scenario", "below/work.toml").err.startswith("Error: below/pools.toml is not valid TOML: ")
+    (scenario / "pools.toml").unlink()
+    assert sim("--scenario", "below/work.toml").err.startswith("Error: below/pools.toml cannot be read: No such file")
+    (scenario / "work.toml").write_text("x" * (2 << 20))
+    assert "is longer than 1,048,576 bytes" in sim("--scenario", "below/work.toml").err
 
 
 # --- planted bugs
@@ -360,8 +450,8 @@ def test_a_planted_bug_that_is_not_found(sim, monkeypatch):
 
 def test_what_fails_without_the_planted_bug_has_not_found_it(sim, monkeypatch):
     patch = failing(monkeypatch, at_once)
-    name = plant(monkeypatch, "hides", lambda world: False)
-    done = sim("--plant", name, "--steps", "5", "--no-shrink")
+    monkeypatch.setitem(PLANTS, "nothing", Plant("nothing", "No bug at all.", lambda patch: None))
+    done = sim("--plant", "nothing", "--steps", "5", "--no-shrink")
     patch.undo()
     assert done.code == 3 and "FAILS WITHOUT THE BUG TOO" in done.out
 
@@ -384,7 +474,7 @@ def same_parts(found):
 def test_the_report_does_not_depend_on_the_number_of_processes(sim):
     arguments = ("--seeds", "6", "--steps", "80", "--json")
     one, two = (sim(*arguments, "--jobs", jobs, play=None) for jobs in ("1", "2"))
-    assert one.code == two.code == 0 and two.json["jobs"] == 2
+    assert one.code == two.code and two.json["jobs"] == 2
     assert same_parts(one.json) == same_parts(two.json)
 
 
@@ -474,7 +564,7 @@ class Terminal:
 @pytest.mark.realtime
 @pytest.mark.parametrize(("number", "jobs"), [(signal.SIGINT, "2"), (signal.SIGINT, "1"), (signal.SIGTERM, "2")])
 def test_progress_on_a_terminal_and_an_early_end(tmp_path, number, jobs):
-    with Terminal(tmp_path, "--budget", "600", "--steps", "100", "--jobs", jobs) as terminal:
+    with Terminal(tmp_path, "--budget", "600", "--world", "lockstep", "--steps", "200", "--jobs", jobs) as terminal:
         terminal.until(lambda: re.search(r"[1-9]\d* seeds  [\d,]+ events  [\d,]+/s  no failure", terminal.text))
         children = set(children_of(terminal.process.pid))
         terminal.process.send_signal(number)
@@ -542,8 +632,8 @@ def test_the_same_in_two_processes_from_the_outside(tmp_path):
             env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONHASHSEED": number},
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
             timeout=BOUND,
         )
         found.append(same_parts(json.loads(done.stdout)))
-    assert found[0] == found[1]
+    assert found[0] == found[1] and found[0]["seeds"] == 8 and found[0]["exit_code"] != 5

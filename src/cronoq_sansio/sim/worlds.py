@@ -22,6 +22,8 @@ class Plan:
     beginning: int
     skew: int
     """Of the clock of the first process."""
+    first_task: int = 1
+    """Id of the first task that there will be."""
 
 
 def roomy_settings() -> Settings:

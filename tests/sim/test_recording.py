@@ -120,7 +120,7 @@ def test_neither_payloads_nor_outputs_nor_credentials_are_in_it() -> None:
     settings = replace(
         SETTINGS,
         auth=AuthSettings((TokenSettings("admin", b"digest of a token"),)),
-        server=ServerSettings(tls=TlsSettings("secret-cert.pem", "secret-key.pem")),
+        server=ServerSettings(("secret-host", 1), tls=TlsSettings("secret-cert.pem", "secret-key.pem")),
         store=StoreSettings("sqlite", "/secret-place/tasks.db"),
         recurring=(RecurringSpec("n", "0 3 * * *", "", replace(SPEC, payload=CANARY), configured=True),),
     )

@@ -30,6 +30,8 @@ from cronoq_sansio.sim.narrator import Narrator
 from cronoq_sansio.sim.node import Node
 from cronoq_sansio.sim.operators import Operators
 from cronoq_sansio.sim.store import SimStore
+from cronoq_sansio.sim.strangers import Strangers
+from cronoq_sansio.sim.together import Together
 from cronoq_sansio.sim.workers import Workers
 
 FULL_SCAN = 1_000
@@ -40,7 +42,10 @@ MAX_WAKES = 2_000
 
 
 ACTS: tuple[str, ...] = tuple(
-    name for actor in (Callers, Workers, Operators) for name, often in actor.OFTEN.items() for _ in range(often)
+    name
+    for actor in (Callers, Workers, Strangers, Operators, Together)
+    for name, often in actor.OFTEN.items()
+    for _ in range(often)
 )
 """What may happen in a step, each as often as it is to be chosen. The first pick of a step is an index of these."""
 
@@ -101,6 +106,7 @@ class ServerWorld:
         if plan is None:
             plan = worlds.draw(Random(seed))
         self.settings = plan.settings
+        self.herd = plan.herd
         self.now = plan.beginning
         self.wall_shift = 0
         """The wall clocks of all hosts are ahead of the world's time by so much."""
@@ -113,6 +119,8 @@ class ServerWorld:
         self.callers = Callers(self)
         self.workers = Workers(self)
         self.operators = Operators(self)
+        self.strangers = Strangers(self)
+        self.together = Together(self)
         self.performers: dict[type, Callable[[Node, Any], None]] = {
             m.Reply: self.callers.replied,
             m.Reject: self.callers.rejected,
@@ -126,7 +134,7 @@ class ServerWorld:
             LogDrop: Node.dropped,
         }
         self._next_scan = FULL_SCAN
-        actors = (self.callers, self.workers, self.operators)
+        actors = (self.callers, self.workers, self.strangers, self.operators, self.together)
         self._names = acts
         self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
         self.operators.start_term(skew=plan.skew)
@@ -193,7 +201,7 @@ class ServerWorld:
         nodes = self.nodes
         if len(nodes) < 2:
             return nodes[0] if nodes else None
-        return self.pick(nodes)
+        return self.pick(nodes) if self.on("stale leader") else nodes[-1]
 
     def advance(self, nanoseconds: int) -> None:
         """Time passes, with every timer when it is due."""

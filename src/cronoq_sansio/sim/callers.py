@@ -70,6 +70,8 @@ class Callers:
         self.specs = Specs(world)
         self._batches = 0
         self._number = 0
+        self._broken: list[Ask] = []
+        """Watches whose streams are broken, which nobody has noticed yet."""
         self.unsure: list[Ask] = []
         """What was asked and never answered."""
 
@@ -182,10 +184,15 @@ class Callers:
         self._batches += 1
         marker = f"batch {self._batches}"
         specs = tuple([self.specs.spec(key, marker) for key in keys])
+        self._world.ledger.batches[marker] = specs
         self.request(node, "batch", m.SubmitBatch(specs), marker)
 
     def node(self, *, open_only: bool = False) -> "Node | None":
         """Some node that has room for a call, or has one open."""
+        while self._broken:
+            ask = self._broken.pop()
+            if ask in ask.node.asks:
+                self.gone(ask.node, ask)
         node = self._world.some_node()
         if node is None or (open_only and not node.asks):
             return None
@@ -255,6 +262,8 @@ class Callers:
 
     def started(self, node: "Node", action: m.StartEvents) -> None:
         """A watch is let in."""
+        ask: Any = action.call.sink
+        self._world.ledger.started(node, ask)
 
     def told(self, node: "Node", action: m.SendEvent) -> None:
         """Watchers are told of a task."""
@@ -264,8 +273,8 @@ class Callers:
             if call.open:
                 ask: Any = call.sink
                 world.ledger.told(node, ask, action.event)
-                if breaks and ask in node.asks and world.strikes("reply lost", "watch"):
-                    self.gone(node, ask)
+                if breaks and world.strikes("reply lost", "watch"):
+                    self._broken.append(ask)
 
     def lost(self, node: "Node") -> None:
         """The term of a node is over: whoever waits for an answer hears that the outcome is unknown."""

@@ -1,7 +1,8 @@
 """Full scans of a simulated world: everything is recounted, and compared with what was written."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.spec import TaskStatus
 
@@ -27,3 +28,23 @@ def written(node: "Node") -> None:
         running = task.status == TaskStatus.RUNNING
         if running != (shadow.status == TaskStatus.RUNNING) or task.attempt != shadow.attempt:
             raise Violation(Kind.SAFETY, "a task is not what was written of it", f"{task}, written: {shadow.status}")
+
+
+def digest(node: "Node") -> object:
+    """Of what a stale report must not change; None when something else may happen in the next step too."""
+    due = node.outbox.next_timeout()
+    if due is not None and due <= node.now:
+        return None
+    engine = node.engine
+    tasks = [(task.id, task.status, task.attempt, task.message) for task in engine.tasks.live.values()]
+    leases = [(lease.id, lease.held, lease.beat, lease.started, lease.group) for lease in engine.leases.live.values()]
+    slots = [(pool.groups.capacity, pool.groups.filled, pool.groups.held) for pool in engine.pools.values()]
+    return tasks, leases, slots
+
+
+def unmoved(node: "Node", step: Step[Any, Any], before: object) -> None:
+    """A step in which there were stale reports only has changed nothing."""
+    if step.writes or step.at_once:
+        raise Violation(Kind.SAFETY, "something follows from a stale report", f"{step.writes} {step.at_once}")
+    if digest(node) != before:
+        raise Violation(Kind.SAFETY, "a stale report changes the state", f"before: {before}")

@@ -18,6 +18,8 @@ from cronoq_sansio.outbox import StepsDurable
 from cronoq_sansio.service.messages import FindTask, ReadStore, StopFinished, StoreAnswered, StorePressure, StoreQuery
 from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.settings import Settings
+from cronoq_sansio.sim import checks
+from cronoq_sansio.sim.holders import Holders
 from cronoq_sansio.sim.store import Fenced
 from cronoq_sansio.sim.view import View
 
@@ -91,7 +93,8 @@ class Node:
             engine.load(rows[start : start + LOAD_PORTION])
         while engine.settle(self.now):
             pass
-        self.view = View(engine, world.store.rows, self.now)
+        self.view = View(world, settings, self.skew, self.now)
+        self.holders = Holders(self)
         step = engine.begin(self.now)
         self.outbox, self.service = world.machine(engine, settings, self.now, volatile=self._volatile)
         self.serving = True
@@ -121,7 +124,10 @@ class Node:
             return
         world, now = self.world, self.now
         world.count(self, events)
+        before = checks.digest(self) if self.holders.heard(events) else None
         step = self.outbox.handle(events, now)
+        if before is not None:
+            checks.unmoved(self, step, before)
         if step.writes:
             self.view.wrote(step.writes, now)
             self._steps.append(step)

@@ -65,6 +65,8 @@ class Operators:
         world = self._world
         step = self._pick(STEPS)
         if world.strikes("clock step", "forward" if step > 0 else "back"):
+            for node in world.nodes:
+                node.view.look()
             world.wall_shift += step
             for node in list(world.nodes):
                 node.handle(WallClockMoved(world.wall_shift - node.skew))

@@ -293,10 +293,10 @@ class Workers:
         """A worker is told something else."""
         worker: Any = action.stream.sink
         message = action.message
+        node.holders.told(worker, message)
         if type(message) is m.Registered:
             worker.registered = True
         elif type(message) is m.AbortLease:
-            self._world.ledger.aborted(node, worker, message)
             worker.leases.pop(message.lease, None)
             worker.told_abort[message.lease] = None
             self._remember(message.lease)
@@ -304,6 +304,7 @@ class Workers:
     def closed(self, node: "Node", action: m.CloseWorker) -> None:
         """The server ends a stream."""
         worker: Any = action.stream.sink
+        node.holders.closed(worker)
         if node.workers.pop(worker, worker) is None:
             self._close(worker)
         for lease in worker.leases:

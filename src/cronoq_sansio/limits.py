@@ -125,6 +125,14 @@ WORKER_PART_TIMEOUT = 5 * SECOND  #: client.md section 3: the server ends a stre
 MAX_UNKNOWN_KINDS = 1_000  #: kinds without a handler that are remembered, so that each is logged once
 MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shards disagree
 
+# --- scenarios, which are run in virtual time
+
+MAX_SCENARIO_RATE = 1_000_000  #: arrivals per second of one entry; a run that has more is too long for any machine
+MAX_SCENARIO_TASKS = 10_000_000  #: of a run: 20 minutes of work, and 160 MB for two times of each
+MAX_SCENARIO_LIVE = 1_000_000  #: tasks at a time, about 1.5 GB; a run that has more stops and says so
+MAX_SCENARIO_EVENTS = 50_000_000  #: of a run, five per task: half an hour of work
+MAX_SCENARIO_LOOKS = 100_000  #: at the targets of autoscalers in a run, about 0.1 ms each; a day of one per second
+
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused

@@ -27,7 +27,7 @@ import cronoq_sansio
 from cronoq_sansio.sim import report, trace
 from cronoq_sansio.sim.arguments import PLANT, PROGRAM, REPLAY, Options, UsageError, command_of, help_text, parse
 from cronoq_sansio.sim.failure import Failure
-from cronoq_sansio.sim.plants import PLANTS
+from cronoq_sansio.sim.plants import BEDS, PLANTS
 from cronoq_sansio.sim.progress import EVERY, Progress
 from cronoq_sansio.sim.run import Report, replay
 from cronoq_sansio.sim.seeds import Play, Played, played, plays, replayed
@@ -517,7 +517,7 @@ def command(arguments: Sequence[str], play: PlaySeed | None) -> int:
         "help": help_text,
         "version": lambda: f"cronoq-trio {version()}, code {code_digest()}\n",
         "faults": report.faults_text,
-        "plants": lambda: report.plants_text(PLANTS),
+        "plants": lambda: report.plants_text(BEDS),
     }
     if options.show:
         say(shows[options.show]())
@@ -551,4 +551,5 @@ def main(arguments: Sequence[str] | None = None, play: PlaySeed | None = None) -
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever limits the time wants the report too
     sys.exit(main())

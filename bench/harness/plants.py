@@ -1,0 +1,85 @@
+"""How many seeds the simulator needs for each planted bug: series of seeds.
+
+Series k tries the seeds k · 100,000, k · 100,000 + 1, … until one fails that passes without the bug. So the series are
+independent of each other, and what they need is what a user needs who starts anywhere.
+"""
+
+import os
+import platform
+import signal
+import time
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from types import FrameType
+
+from cronoq_sansio.sim import run_seed
+from cronoq_sansio.sim.run import STEPS
+from harness.machine import processor
+from harness.plant_ledger import Found, Ledger
+
+APART = 100_000
+"""Seeds between the beginnings of two series."""
+LONGEST = 60
+"""Seconds after which a seed hangs."""
+
+
+class _Hang(BaseException):
+    """A seed does not end."""
+
+
+@contextmanager
+def _patience(seconds: int) -> Iterator[None]:
+    def hang(_signal: int, _frame: FrameType | None) -> None:
+        raise _Hang
+
+    before = signal.signal(signal.SIGALRM, hang)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def search(plant: str, series: int, cap: int, steps: int = STEPS) -> Found:
+    """Try the seeds of one series until the bug is found."""
+    for count in range(1, cap + 1):
+        seed = series * APART + count - 1
+        begun = time.perf_counter()
+        try:
+            with _patience(LONGEST):
+                outcome = run_seed(seed, plant=plant, steps=steps)
+        except _Hang:
+            return Found(series, count, seed, "HANG", "a seed does not end", "", LONGEST)
+        took = time.perf_counter() - begun
+        failure = outcome.failure
+        if failure is not None and run_seed(seed, steps=steps).failure is None:
+            return Found(series, count, seed, failure.kind.name, failure.what, outcome.world, round(took, 3))
+    return Found(series, 0)
+
+
+def measure(
+    ledger: Ledger, names: list[str], every: list[str], count: int, processes: int
+) -> Iterator[tuple[str, Found, int]]:
+    """Play the series of `names` that are missing: plant, what was found, series that are left.
+
+    `every`: the plants that the ledger keeps.
+    """
+    machine = {
+        "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "processor": processor(),
+        "processors": os.cpu_count() or 0,
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+    }
+    missing = ledger.missing(names, count)
+    with ProcessPoolExecutor(processes) as pool:
+        running = {pool.submit(search, name, number, ledger.cap): name for name, number in missing}
+        left = len(running)
+        for done in as_completed(running):
+            left -= 1
+            name, found = running[done], done.result()
+            ledger.add(name, found)
+            ledger.save(every, machine)
+            yield name, found, left

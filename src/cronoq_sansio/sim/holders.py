@@ -72,13 +72,13 @@ class Desk:
 
     __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots")
 
-    def __init__(self, worker: "Worker", worker_id: int, slots: int, pool: PoolSettings) -> None:
+    def __init__(self, worker: "Worker", worker_id: int, slots: int, pool: PoolSettings, most: int) -> None:
         self.id = worker_id
         self.pool = worker.pool
         self.labels = worker.labels
         self.slots = slots
         """As the server knows them."""
-        self.cap = max(1, min(pool.max, pool.max_slots_per_worker))
+        self.cap = max(1, min(pool.max, pool.max_slots_per_worker, most))
         self.held: dict[int, Hold] = {}
         self.closing = False
 
@@ -94,6 +94,8 @@ class Holders:
         self.parked = False
         self.held: dict[int, Hold] = {}
         """By lease id."""
+        self._reported: dict[int, m.WorkerStream] = {}
+        """Whose reports this step brought, by lease id."""
         self._passing: dict[int, Hold] = {}
         """Refused leases that may go to another worker."""
         self.desks: dict[m.WorkerStream, Desk] = {}
@@ -138,6 +140,7 @@ class Holders:
         frozen = self._stopping or self._pressed
         stale = True
         self.alone = len(events) == 1
+        self._reported.clear()
         for event in events:
             kind = type(event)
             if kind is m.WorkerSent:
@@ -191,6 +194,7 @@ class Holders:
     def _drop(self, hold: Hold) -> None:
         del self.held[hold.lease]
         assert hold.stream is not None
+        self._reported[hold.lease] = hold.stream
         desk = self.desks.get(hold.stream)
         if desk is not None:
             del desk.held[hold.lease]
@@ -295,7 +299,8 @@ class Holders:
         elif kind is m.Registered:
             self.waiting.pop(worker.stream, None)
             pool = next(pool for pool in self._node.settings.pools if pool.name == worker.pool)
-            self.desks[worker.stream] = Desk(worker, message.worker_id, message.slots, pool)
+            most = self._node.settings.limits.max_slots_per_worker
+            self.desks[worker.stream] = Desk(worker, message.worker_id, message.slots, pool, most)
         elif kind is m.Shutdown:
             desk = self.desks.get(worker.stream)
             if desk is not None:
@@ -304,6 +309,9 @@ class Holders:
     def _aborted(self, stream: m.WorkerStream, abort: m.AbortLease) -> None:
         hold = self._holding(stream, abort.lease)
         if hold is None:
+            if self._reported.get(abort.lease) is stream:
+                self._passing.pop(abort.lease, None)
+                return  # what else the same read brought came first
             raise fault("a worker is told to stop what it does not have", abort)
         now = self._node.now - self.excused
         timeout, reason = hold.timeout, abort.reason

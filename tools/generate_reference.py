@@ -3,8 +3,8 @@
     python tools/generate_reference.py            # write
     python tools/generate_reference.py --check    # exit 1 and name the pages that differ
 
-Settings come from the table that the checker walks, errors from the one mapping of codes, commands from the parser of
-the command line, limits from the comments beside them, the client's page from its docstrings.
+Settings and scenarios come from the tables that the checkers walk, errors from the one mapping of codes, commands from
+the parser of the command line, limits from the comments beside them, the client's page from its docstrings.
 """
 
 import inspect
@@ -41,6 +41,7 @@ from cronoq_sansio.settings_table import (  # noqa: E402
     UNBUILT_WORDS,
 )
 from cronoq_sansio.settings_text import allowed, plain  # noqa: E402
+from cronoq_sansio.sim import scenario_keys  # noqa: E402
 from tools import client_reference  # noqa: E402
 
 FOLDER = Path("docs/reference")
@@ -128,6 +129,28 @@ number is expected, nothing else is converted.
             text += f"- In `{table.name}`: {', '.join(f'`{name}`' for name in table.unbuilt)}\n"
     for path, words in UNBUILT_WORDS.items():
         text += f"- Values of `{path}`: {', '.join(f'`{word}`' for word in words)}\n"
+    return text
+
+
+def scenarios_page() -> str:
+    """Every key of a scenario."""
+    text = f"""# Scenarios
+
+`python -m cronoq_sansio.sim --scenario FILE` runs the workload that FILE describes against a configuration, in virtual
+time; [Try a configuration](../howto/try-a-configuration.md) shows how. FILE is TOML. What is wrong with it, or with the
+configuration, is said before anything runs, all of it at once.
+
+Seconds may have a fraction. An integer may stand where a number is expected, nothing else is converted. A run has at
+most {number(limits.MAX_SCENARIO_TASKS)} tasks, {number(limits.MAX_SCENARIO_LIVE)} of them at a time, and
+{number(limits.MAX_SCENARIO_EVENTS)} events; one that passes a bound stops there, and its report begins with that.
+
+Of the configuration pools, resources, schedules, limits and outputs count. `[server]`, `[store]` and `[auth]` are not
+looked at, so no variable of the environment has to be set.
+"""
+    for table in scenario_keys.TABLES:
+        heading = f"[[{table.name}]]" if table.repeated else f"[{table.name}]"
+        shown = f"`{heading}`" if table.name else "The top of the file"
+        text += f"\n## {shown}\n\n{table.meaning}\n\n{rows(table)}"
     return text
 
 
@@ -235,7 +258,7 @@ def value_word(argument: Any) -> str:
         return " NAME=VALUE"
     if name in VALUE_WORDS:
         return f" {VALUE_WORDS[name]}"
-    if name in ("--config", "--file", "--token-file", "--tls-ca", "--tls-cert", "--tls-key"):
+    if name in ("--config", "--file", "--record", "--token-file", "--tls-ca", "--tls-cert", "--tls-key"):
         return " PATH"
     return f" {name.strip('-').upper()}"
 
@@ -262,6 +285,7 @@ def pages() -> dict[Path, str]:
     """All generated pages, by path below the root."""
     made = {
         "settings": settings_page(),
+        "scenarios": scenarios_page(),
         "errors": errors_page(),
         "commands": commands_page(),
         "limits": limits_page(),

@@ -125,6 +125,14 @@ WORKER_PART_TIMEOUT = 5 * SECOND  #: client.md section 3: the server ends a stre
 MAX_UNKNOWN_KINDS = 1_000  #: kinds without a handler that are remembered, so that each is logged once
 MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shards disagree
 
+# --- scenarios, which are run in virtual time
+
+MAX_SCENARIO_RATE = 1_000_000  #: arrivals per second of one entry; a run that has more is too long for any machine
+MAX_SCENARIO_TASKS = 10_000_000  #: of a run: 10 minutes of work, and 160 MB for two times of each
+MAX_SCENARIO_LIVE = 1_000_000  #: tasks at a time, about 1.5 GB; a run that has more stops and says so
+MAX_SCENARIO_EVENTS = 50_000_000  #: of a run, five per task: 25 minutes of work
+MAX_SCENARIO_LOOKS = 100_000  #: at the targets of autoscalers in a run, about 0.1 ms each; a day of one per second
+
 # --- the store pipeline
 
 MAX_WAITING_STEPS = 8_192  #: steps that wait for a commit before new work is refused
@@ -170,6 +178,12 @@ ACCEPT_BACKLOG = 1_024  #: connections that the kernel keeps until we accept the
 
 # --- recordings
 
+RECORDING_BYTES = 1 << 30  #: of one file, unless `--record-bytes` says otherwise: about 3,000,000 events
+MIN_RECORDING_BYTES = 1 << 20  #: what is smaller might not even hold the settings
+MAX_RECORDING_FILES = 100  #: of one name; terms that fail again and again do not fill the disk without an end
 MAX_RECORDING_LINE = 128 << 20  #: characters of a line: a full message whose every byte needs six of them in JSON fits
+MAX_RECORDING_UNWRITTEN = 64 << 20  #: characters that wait for the disk; a slower disk ends the recording, not the term
+RECORDING_PAUSE = SECOND // 20  #: between two writes: so much is lost with a process that is killed
+RECORDING_CLOSE = 5 * SECOND  #: how long the last lines may take; a disk that hangs does not hold up the next term
 RECORDED_PORTION = 100  #: recovered records per line, at most: lines that a person can look at
 MAX_HASHED = 20_000  #: tasks and schedules of a state whose hash is computed: about 0.2 s in which nobody is served

@@ -21,11 +21,12 @@ from cronoq.config import load
 from cronoq_sansio import limits
 from cronoq_sansio.errors import Code
 from cronoq_sansio.settings_table import INNER_TABLES, TABLES
+from cronoq_sansio.sim import scenario_keys
 from tests.tidy.tree import ROOT, tracked
 
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [path for path in tracked() if path.suffix == ".md"]
-EXAMPLES = [path for path in tracked() if path.is_relative_to(ROOT / "docs" / "examples")]
+EXAMPLES = [path for path in tracked() if path.is_relative_to(ROOT / "docs" / "examples") and path.suffix == ".py"]
 README = ROOT / "README.md"
 GREETINGS = ROOT / "docs" / "examples" / "greetings.py"
 """What the README has its reader save and run."""
@@ -66,6 +67,15 @@ def test_every_setting_is_documented(table):
     section = page("settings").partition(f"## `{heading}`\n")[2].partition("\n## ")[0]
     for key in table.keys:
         assert f"| `{key.name}` |" in section
+
+
+@pytest.mark.parametrize("table", scenario_keys.TABLES, ids=lambda table: table.name or "top")
+def test_every_key_of_a_scenario_is_documented(table):
+    heading = f"`[[{table.name}]]`" if table.repeated else f"`[{table.name}]`" if table.name else "The top of the file"
+    section = page("scenarios").partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    for key in table.keys:
+        assert f"| `{key.name}` | {key.kind.value} |" in section
+    assert section.count("\n| `") == len(table.keys)
 
 
 def test_every_error_code_is_documented():

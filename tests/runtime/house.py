@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 import trio
 import trio.testing
 
+from cronoq._runtime.recording_files import Recordings
 from cronoq._runtime.serve import Server
 from cronoq._stores.base import Batch, Claim, Done, StoreError, StoreGone, StoreHeld
 from cronoq._stores.memory import MemoryStore
@@ -69,14 +70,22 @@ class DurableStore(MemoryStore):
 class House:
     """A server, its store, and what became of it."""
 
-    def __init__(self, nursery: trio.Nursery, store: MemoryStore, settings: Settings = SETTINGS) -> None:
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        store: MemoryStore,
+        settings: Settings = SETTINGS,
+        recordings: Recordings | None = None,
+    ) -> None:
         self.nursery = nursery
         self.store = store
         self.abandoned: list[int] = []
         self.bound: list[tuple[str, int]] = []
         self.wall_moved = 0
         """By how many nanoseconds somebody has set the wall clock."""
-        self.server = Server(settings, store, self.bound.extend, wall=self.wall, abandon=self.abandoned.append)
+        self.server = Server(
+            settings, store, self.bound.extend, wall=self.wall, abandon=self.abandoned.append, recordings=recordings
+        )
         self.code: int | None = None
         self.error: StartError | None = None
         self.ended_at = 0.0

@@ -11,6 +11,7 @@ ALL_FILES = python_files("src/cronoq_sansio")
 PURE_STDLIB = (
     *(
         "abc",
+        "array",
         "base64",
         "binascii",
         "bisect",
@@ -23,7 +24,7 @@ PURE_STDLIB = (
         "fractions",
     ),
     *("enum", "functools", "hashlib", "heapq", "hmac", "ipaddress", "itertools", "json", "math", "operator", "random"),
-    *("re", "string", "struct", "sys", "types", "typing", "zlib"),
+    *("re", "string", "struct", "sys", "tomllib", "types", "typing", "zlib"),
 )
 #: The facade imports what it names when somebody asks for it.
 LAZY = "src/cronoq_sansio/__init__.py"

@@ -8,15 +8,25 @@ from cyclopts import Parameter
 
 from cronoq._cli.failures import DONE, usage
 from cronoq.errors import ConfigError
+from cronoq_sansio.limits import MIN_RECORDING_BYTES, RECORDING_BYTES
 
 FILE = "cronoq.toml"
 """Where `serve` looks for its configuration."""
 
 Config = Annotated[str | None, Parameter(name=["--config", "-c"], negative="")]
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
+Record = Annotated[str | None, Parameter(negative="", show_default=False)]
+RecordBytes = Annotated[int | None, Parameter(negative="", show_default=False)]
 
 
-def serve(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag = False) -> int:
+def serve(
+    *,
+    config: Config = None,
+    memory: Flag = False,
+    insecure_no_auth: Flag = False,
+    record: Record = None,
+    record_bytes: RecordBytes = None,
+) -> int:
     """Run the server until SIGTERM or SIGINT; a second signal forces the stop.
 
     Parameters
@@ -28,13 +38,39 @@ def serve(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag
         Keep tasks in memory only, whatever the configuration says.
     insecure_no_auth:
         Allow addresses beyond loopback although nobody has to authenticate.
+    record:
+        Write everything that the core is told to this new file, without payloads, outputs and credentials, so that
+        `python -m cronoq_sansio.sim --replay FILE` can repeat it. When the server starts anew from its store, and when
+        the file is there already, it is FILE with .2, .3, … before its suffix.
+    record_bytes:
+        Bytes of such a file, at which its recording stops and the server goes on without; 1 GiB if not given.
     """
     from cronoq.config import load
 
+    limit = _record_limit(record, record_bytes)
     loaded = load(config, memory=memory, insecure_no_auth=insecure_no_auth)
     from cronoq._runtime.serve import run
 
-    return run(loaded.settings, config_source=loaded.source)
+    if record is None:
+        return run(loaded.settings, config_source=loaded.source)
+    from cronoq._runtime.recording_files import Recordings
+
+    recordings = Recordings(record, limit)
+    try:
+        return run(loaded.settings, config_source=loaded.source, recordings=recordings)
+    finally:
+        recordings.discard()
+
+
+def _record_limit(record: str | None, given: int | None) -> int:
+    """Bytes of a recording."""
+    if given is None:
+        return RECORDING_BYTES
+    if record is None:
+        usage("--record-bytes: it needs --record FILE")
+    if given < MIN_RECORDING_BYTES:
+        usage(f"--record-bytes: found {given}; allowed is at least {MIN_RECORDING_BYTES}")
+    return given
 
 
 def check(*, config: Config = None, memory: Flag = False, insecure_no_auth: Flag = False) -> int:

@@ -47,6 +47,7 @@ from cronoq_sansio.wire.grpc import GrpcServer
 
 if TYPE_CHECKING:
     from cronoq._runtime.http_listener import HttpListener
+    from cronoq._runtime.recording_files import Recordings
 
 log = get_logger("server")
 
@@ -55,8 +56,11 @@ FORCE = 5 * SECOND
 """What remains of `limits.STOP_SLACK` when a stop that does not end by itself is forced."""
 
 
-def run(settings: Settings, *, config_source: str = "built-in") -> int:
-    """Serve until a signal stops it; returns the exit code. Raises `CronoqError` when it cannot start, or not go on."""
+def run(settings: Settings, *, config_source: str = "built-in", recordings: "Recordings | None" = None) -> int:
+    """Serve until a signal stops it; returns the exit code. Raises `CronoqError` when it cannot start, or not go on.
+
+    `recordings`: where every term is recorded.
+    """
     try:
         announce = configure()
     except ValueError as error:
@@ -71,7 +75,7 @@ def run(settings: Settings, *, config_source: str = "built-in") -> int:
         startup.announce(announce, settings, config_source, __version__, bound, crowded)
 
     async def serve() -> int:
-        return await Server(settings, store, ready).run()
+        return await Server(settings, store, ready, recordings=recordings).run()
 
     return trio.run(serve)
 
@@ -97,14 +101,15 @@ class Server:
         *,
         wall: Callable[[], int] = time.time_ns,
         abandon: Callable[[int], None] = os._exit,
+        recordings: "Recordings | None" = None,
     ) -> None:
         """`announce` is given the real addresses when the server is ready; `abandon` ends a process that hangs.
 
-        `wall` is the host's wall clock in Unix nanoseconds.
+        `wall` is the host's wall clock in Unix nanoseconds, `recordings` where every term is recorded.
         """
         self.clock = Clock(trio.current_time, wall)
         self.lobby = Lobby(self.clock)
-        self.terms = Terms(settings, store, self.clock, self.lobby, self._serving)
+        self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
         self._announce: Callable[[list[tuple[str, int]]], None] | None = announce

@@ -13,6 +13,7 @@ then, the process ends at once: two that took it from each other in turns would 
 import os
 from collections import deque
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -36,6 +37,10 @@ from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import Settings
 
+if TYPE_CHECKING:
+    from cronoq._runtime.recorder import Recorder
+    from cronoq._runtime.recording_files import Recordings
+
 log = get_logger("term")
 
 PROGRESS = 5 * SECOND
@@ -48,14 +53,22 @@ class Terms:
     """One term after the other, on one store."""
 
     def __init__(
-        self, settings: Settings, store: Store, clock: Clock, lobby: Lobby, serving: Callable[[int], None]
+        self,
+        settings: Settings,
+        store: Store,
+        clock: Clock,
+        lobby: Lobby,
+        serving: Callable[[int], None],
+        recordings: "Recordings | None" = None,
     ) -> None:
-        """`serving` is called with the epoch whenever a term begins to serve."""
+        """`serving` is called with the epoch whenever a term begins to serve; `recordings`: each term is recorded."""
         self._settings = settings
         self._store = store
         self._clock = clock
         self._lobby = lobby
         self._serving = serving
+        self._recordings = recordings
+        self._recorder: Recorder | None = None
         self._faults: deque[int] = deque()
         self._stop = trio.Event()
         self._graceful = False
@@ -84,8 +97,20 @@ class Terms:
 
     async def _term(self) -> None:
         """One term; returns after a graceful stop, raises `TermEnded` or `StoreError` otherwise."""
+        ended: Exception | None = TermEnded("the stop was forced")
+        try:
+            ended = await self._until_ended()
+        finally:
+            recorder, self._recorder = self._recorder, None
+            if recorder is not None:
+                await recorder.end(None if ended is None else str(ended))
+        if ended is not None:
+            raise ended
+
+    async def _until_ended(self) -> Exception | None:
+        """One term; returns why it ended, None after a graceful stop."""
+        ended: Exception | None = None
         async with trio.open_nursery() as nursery:
-            ended: Exception | None = None
             nursery.start_soon(self._stop_early, nursery.cancel_scope)
             try:
                 driver, stopped = await self._begin()
@@ -101,8 +126,7 @@ class Terms:
                 except TermEnded as error:
                     ended = None if stopped.is_set() else error
             nursery.cancel_scope.cancel()
-        if ended is not None:
-            raise ended
+        return ended
 
     async def _begin(self) -> tuple[Driver, trio.Event]:
         """Claim and recover; returns the driver of a term that serves, and what is set when a stop is complete."""
@@ -111,14 +135,20 @@ class Terms:
         drift = WallDrift(clock, clock.wall_offset())
         engine = await self._recover(claim, drift.told)
         now = clock.now()
+        recorder = self._recorder
+        if recorder is not None:
+            recorder.beginning(now)
         step = engine.begin(now)
+        if recorder is not None:
+            recorder.begun(step)
         recurring = engine.recurring
         removed = [record.name for record in step.writes if type(record) is RecurringDeleted]
         tell_schedules(len(recurring), recurring.unarmed, recurring.notes, removed)
         self.service = service = Service(engine, settings, now, volatile=store.volatile)
         stopped = trio.Event()
         performer = Performer(self._lobby, stopped.set)
-        self.driver = driver = Driver(Outbox(service, volatile=store.volatile), store, clock, drift, performer)
+        outbox = Outbox(service, volatile=store.volatile) if recorder is None else recorder.outbox(service)
+        self.driver = driver = Driver(outbox, store, clock, drift, performer)
         performer.ask = driver.ask
         driver.adopt(step)
         performer.perform([LogDrop(drop) for drop in step.at_once if type(drop) is OccurrenceDropped])
@@ -142,31 +172,49 @@ class Terms:
 
     async def _recover(self, claim: Claim, wall_offset: int) -> Engine:
         """An engine with what the store holds, loaded and settled in portions."""
-        settings, clock = self._settings, self._clock
+        settings, clock, seed = self._settings, self._clock, int.from_bytes(os.urandom(8), "big")
         now = clock.now()
         engine = Engine.recover(
             settings,
             first_task_id=claim.first_task_id,
             first_lease_id=claim.first_lease_id,
-            seed=int.from_bytes(os.urandom(8), "big"),
+            seed=seed,
             now=now,
             wall_offset=wall_offset,
         )
+        recorder = self._record(engine, claim, seed)
         count, report = 0, now + PROGRESS
         async for portion in self._store.load(now + wall_offset - settings.limits.key_retention):
+            if recorder is not None:
+                recorder.loading(portion)
             engine.load(portion)
             count += len(portion)
             if clock.now() > report:
                 report = clock.now() + PROGRESS
                 log.info("recovering", rows_read=count)
             await trio.lowlevel.checkpoint()
-        while engine.settle(clock.now()):
+        more = True
+        while more:
+            settled = clock.now()
+            if recorder is not None:
+                recorder.settling(settled)
+            more = engine.settle(settled)
             await trio.lowlevel.checkpoint()
         took = clock.now() - now
         tell_hopeless(engine.hopeless(), engine.totals.skipped)
         live, remembered = len(engine.tasks.live), engine.tasks.retained()
         log.info("recovered", tasks=live, finished=remembered, seconds=round(seconds(took), 3), epoch=claim.epoch)
         return engine
+
+    def _record(self, engine: Engine, claim: Claim, seed: int) -> "Recorder | None":
+        """The recorder of this term, which was told of its engine; None when nothing is recorded."""
+        if self._recordings is None:
+            return None
+        from cronoq._runtime.recorder import Recorder
+
+        self._recorder = recorder = Recorder(self._recordings, volatile=self._store.volatile)
+        recorder.recovering(engine, self._settings, claim, seed)
+        return recorder
 
     async def _stop_early(self, scope: trio.CancelScope) -> None:
         """A stop before the term serves needs no grace: nobody was promised anything."""

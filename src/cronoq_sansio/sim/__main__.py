@@ -27,7 +27,7 @@ import cronoq_sansio
 from cronoq_sansio.sim import report, trace
 from cronoq_sansio.sim.arguments import PLANT, PROGRAM, REPLAY, Options, UsageError, command_of, help_text, parse
 from cronoq_sansio.sim.failure import Failure
-from cronoq_sansio.sim.plants import PLANTS
+from cronoq_sansio.sim.plants import BEDS, PLANTS
 from cronoq_sansio.sim.progress import EVERY, Progress
 from cronoq_sansio.sim.run import Report, replay
 from cronoq_sansio.sim.seeds import Play, Played, played, plays, replayed
@@ -240,7 +240,7 @@ class Shown:
         if self._terminal:
             self._next = now + REDRAWN
             self._drawn = True
-            width = max(os.get_terminal_size(sys.stderr.fileno()).columns - 1, 20)
+            width = columns() - 1
             sys.stderr.write(f"\r{text[:width]:<{width}}")
         else:
             self._next = now + EVERY
@@ -250,10 +250,14 @@ class Shown:
     def clear(self) -> None:
         """Take the line away."""
         if self._drawn:
-            width = max(os.get_terminal_size(sys.stderr.fileno()).columns - 1, 20)
-            sys.stderr.write(f"\r{' ' * width}\r")
+            sys.stderr.write(f"\r{' ' * (columns() - 1)}\r")
             sys.stderr.flush()
             self._drawn = False
+
+
+def columns() -> int:
+    """Of the terminal; one that does not know has 80."""
+    return max(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 20)
 
 
 def complain(text: str) -> None:
@@ -517,7 +521,7 @@ def command(arguments: Sequence[str], play: PlaySeed | None) -> int:
         "help": help_text,
         "version": lambda: f"cronoq-trio {version()}, code {code_digest()}\n",
         "faults": report.faults_text,
-        "plants": lambda: report.plants_text(PLANTS),
+        "plants": lambda: report.plants_text(BEDS),
     }
     if options.show:
         say(shows[options.show]())
@@ -551,4 +555,5 @@ def main(arguments: Sequence[str] | None = None, play: PlaySeed | None = None) -
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever limits the time wants the report too
     sys.exit(main())

@@ -146,7 +146,7 @@ EXIT_CODES = {
     4: "liveness: when all faults were healed, something did not come to its end",
     5: "divergence: engine and model, or two runs of the same seed or trace, differ",
     6: "a hole in the coverage: a kind of fault met nothing; with --plant: the bug was not found",
-    130: "Ctrl-C; what was found until then is in the report",
+    130: "Ctrl-C or SIGTERM; what was found until then is in the report",
     141: "whoever read the output closed it",
 }
 

@@ -1,5 +1,7 @@
 """What callers do: submit, cancel, look, wait, watch, ask again when they never heard, and go away."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
@@ -7,6 +9,7 @@ from cronoq_sansio.errors import Code
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring, RemoveRecurring
+from cronoq_sansio.sim.faults import CHANGES
 from cronoq_sansio.sim.lockstep.workload import SCHEDULES
 from cronoq_sansio.sim.specs import KEYS, Specs
 
@@ -24,7 +27,7 @@ WAITS = (None, 0, SECOND, 5 * SECOND)
 class Ask:
     """One call, as its caller sees it. It is the call's sink."""
 
-    __slots__ = ("call", "marker", "node", "number", "op", "request", "shown")
+    __slots__ = ("call", "marker", "node", "number", "op", "pages", "request", "shown")
 
     def __init__(self, number: int, op: str, request: Any, node: "Node", marker: str) -> None:
         self.number = number
@@ -35,6 +38,8 @@ class Ask:
         self.marker = marker
         """Of a batch: the content type of its tasks."""
         self.call = m.Call(self)
+        self.pages = 0
+        """Of a listing: its caller asks for so many more, until there is none."""
         self.shown: dict[int, int] = {}
         """Of a watch: the last attempt or end that it was told of each task."""
 
@@ -46,17 +51,17 @@ class Callers:
     """All callers of one world."""
 
     OFTEN: ClassVar = {
-        "submit": 16,
+        "submit": 18,
         "submit_batch": 4,
         "cancel": 3,
-        "look": 4,
+        "look": 5,
         "wait": 4,
         "list": 2,
         "watch": 2,
         "schedules": 3,
         "figures": 1,
-        "ask_again": 4,
-        "give_up": 3,
+        "ask_again": 3,
+        "give_up": 4,
     }
 
     def __init__(self, world: "ServerWorld") -> None:
@@ -65,6 +70,8 @@ class Callers:
         self.specs = Specs(world)
         self._batches = 0
         self._number = 0
+        self._broken: list[Ask] = []
+        """Watches whose streams are broken, which nobody has noticed yet."""
         self.unsure: list[Ask] = []
         """What was asked and never answered."""
 
@@ -72,132 +79,151 @@ class Callers:
 
     def submit(self) -> None:
         """Somebody submits a few tasks, and perhaps waits for them."""
-        node = self._node()
+        node = self.node()
         if node is None:
             return
-        for _ in range(self._pick((1, 1, 2, 3, 4))):
+        for _ in range(self._pick((1, 2, 3, 4, 6))):
             waits = self._pick((False, False, True))
             request = m.Submit(self.specs.spec(), waits, self._pick(WAITS) if waits else None)
-            self._ask(node, "submit and wait" if waits else "submit", request)
+            self.request(node, "submit and wait" if waits else "submit", request)
 
     def submit_batch(self) -> None:
         """Somebody submits some tasks as one."""
-        node = self._node()
+        node = self.node()
         if node is None:
             return
-        self._batches += 1
-        marker = f"batch {self._batches}"
-        keys = [self._pick(("", *KEYS)) for _ in range(self._pick((1, 2, 3, 4)))]
-        specs = tuple(self.specs.spec(key, marker) for key in keys)
-        self._ask(node, "batch", m.SubmitBatch(specs), marker)
+        self.submit_as_one(node, [self._pick(("", *KEYS)) for _ in range(self._pick((1, 2, 3, 4)))])
 
     def cancel(self) -> None:
         """Somebody cancels a task."""
-        node = self._node()
+        node = self.node()
         if node is not None:
-            self._ask(node, "cancel", m.Cancel(self.specs.ref()))
+            self.request(node, "cancel", m.Cancel(self.specs.ref()))
 
     def look(self) -> None:
         """Somebody looks at a few tasks."""
-        node = self._node()
+        node = self.node()
         if node is not None:
-            for _ in range(self._pick((1, 2, 3))):
-                self._ask(node, "get", m.Get(self.specs.ref()))
+            for _ in range(self._pick((1, 2, 4))):
+                self.request(node, "get", m.Get(self.specs.ref()))
 
     def wait(self) -> None:
         """Somebody waits for the end of a task."""
-        node = self._node()
+        node = self.node()
         if node is not None:
-            self._ask(node, "wait", m.Wait(self.specs.ref(), self._pick(WAITS)))
+            self.request(node, "wait", m.Wait(self.specs.ref(), self._pick(WAITS)))
 
     def list(self) -> None:
         """Somebody lists tasks."""
-        node = self._node()
+        node = self.node()
         if node is not None:
             pools = self._pick(((), (), ("a",), ("b", "c")))
             statuses = self._pick(((), (), (1, 2, 3, 4), (6, 7)))
             request = m.ListTasks(pools, statuses, max(self.specs.some_task() & 0xFFFF, 0), self._pick((0, 1, 3, 50)))
-            self._ask(node, "list", request)
+            self.request(node, "list", request)
 
     def watch(self) -> None:
         """Somebody watches."""
-        node = self._node()
+        node = self.node()
         if node is not None:
             pools = self._pick(((), (), ("a",), ("b", "c")))
             named = self._pick((False, False, True))
             ids = (self.specs.some_task(),) if named else ()
             keys = (self._pick(KEYS),) if named else ()
-            self._ask(node, "watch", m.Watch(pools, ids, keys, self._pick((False, True))))
+            self.request(node, "watch", m.Watch(pools, ids, keys, self._pick((False, True))))
 
     def schedules(self) -> None:
         """Somebody adds, removes or lists schedules."""
-        node = self._node()
+        node = self.node()
         if node is None:
             return
         choice = self._pick(("add", "add", "remove", "list"))
         if choice == "add":
-            self._ask(node, "add schedule", AddRecurring(self.specs.schedule()))
+            self.request(node, "add schedule", AddRecurring(self.specs.schedule()))
         elif choice == "remove":
-            self._ask(node, "remove schedule", RemoveRecurring(self._pick(SCHEDULES)))
+            self.request(node, "remove schedule", RemoveRecurring(self._pick(SCHEDULES)))
         else:
-            self._ask(node, "list schedules", ListRecurring())
+            self.request(node, "list schedules", ListRecurring())
 
     def figures(self) -> None:
         """Somebody looks at the server."""
-        node = self._node()
+        node = self.node()
         if node is not None:
             if self._pick((False, True)):
-                self._ask(node, "workers", m.ListWorkers())
+                self.request(node, "workers", m.ListWorkers())
             else:
-                self._ask(node, "snapshot", m.GetSnapshot())
+                self.request(node, "snapshot", m.GetSnapshot())
 
     def ask_again(self) -> None:
         """Somebody does not know what became of a request, and repeats it."""
-        node = self._node()
+        node = self.node()
         if node is not None and self.unsure:
             old = self.unsure.pop(self._pick(range(len(self.unsure))))
-            self._ask(node, old.op, old.request, old.marker)
+            self.request(node, old.op, old.request, old.marker)
 
     def give_up(self) -> None:
         """Somebody goes away before the answer: an end of a watch is no fault, of another call it is one."""
-        node = self._node(open_only=True)
+        node = self.node(open_only=True)
         if node is None:
             return
-        watches = [ask for ask in node.asks if ask.op == "watch"]
-        stays = self._pick((False, True))
-        if watches and not stays:
-            self._gone(node, self._pick(watches))
-            return
-        ask = self._pick(list(node.asks))
-        if self._world.strikes("caller gone", ask.op):
-            self._gone(node, ask)
+        by_op: dict[str, Ask] = {}
+        for ask in node.asks:
+            by_op[ask.op] = ask  # one of each: most that are open wait for a task, and those are not the only ones
+        op = self._pick(list(by_op))
+        if op == "watch" or self._world.strikes("caller gone", op):
+            self.gone(node, by_op[op])
 
     # --- asking
 
-    def _node(self, *, open_only: bool = False) -> "Node | None":
+    def list_on(self, node: "Node", request: m.ListTasks, pages: int) -> None:
+        """Somebody asks for a page, and then for up to so many more."""
+        self.ask(node, "list", request).pages = pages
+
+    def submit_as_one(self, node: "Node", keys: Sequence[str]) -> None:
+        """Somebody submits tasks with these keys as one."""
+        self._batches += 1
+        marker = f"batch {self._batches}"
+        specs = tuple([self.specs.spec(key, marker) for key in keys])
+        self._world.ledger.batches[marker] = specs
+        self.request(node, "batch", m.SubmitBatch(specs), marker)
+
+    def node(self, *, open_only: bool = False) -> "Node | None":
+        """Some node that has room for a call, or has one open."""
+        while self._broken:
+            ask = self._broken.pop()
+            if ask in ask.node.asks:
+                self.gone(ask.node, ask)
         node = self._world.some_node()
         if node is None or (open_only and not node.asks):
             return None
         if not open_only and len(node.asks) >= MAX_OPEN:
-            self._gone(node, next(iter(node.asks)))
+            self.gone(node, next(iter(node.asks)))
         return node
 
-    def _ask(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
-        world = self._world
+    def ask(self, node: "Node", op: str, request: Any, marker: str = "", deadline: int | None = None) -> Ask:
+        """A call leaves its caller and arrives."""
         self._number += 1
         ask = Ask(self._number, op, request, node, marker)
+        node.asks[ask] = None
+        node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
+        return ask
+
+    def request(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
+        """Somebody asks this of that node; what callers and the network make of it."""
+        world = self._world
         deadline = None
         if world.on("deadline") and world.strikes("deadline", op):
             deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND))
-        node.asks[ask] = None
-        node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
+        ask = self.ask(node, op, request, marker, deadline)
         if op in _CHANGES and world.on("asked twice") and world.strikes("asked twice", op):
-            self._number += 1
-            twin = Ask(self._number, op, request, node, marker)
-            node.asks[twin] = None
-            node.inbox.append(m.CallReceived(twin.call, ANYONE, request, None))
+            self.ask(node, op, request, marker)
+        if world.on("caller gone at once") and world.strikes("caller gone at once", op):
+            self.gone(node, ask)
+        if node.epoch != world.store.epoch:
+            world.strike("stale leader", "change" if op in _CHANGES else "watch" if op == "watch" else "read")
 
-    def _gone(self, node: "Node", ask: Ask) -> None:
+    def gone(self, node: "Node", ask: Ask) -> None:
+        """The caller goes away."""
         del node.asks[ask]
         node.inbox.append(m.CallEnded(ask.call))
         self._remember(ask)
@@ -216,6 +242,15 @@ class Callers:
         node.asks.pop(ask, None)
         if world.on("reply lost") and world.strikes("reply lost", ask.op):
             self._remember(ask)
+        elif type(action.message) is m.TaskPage and ask.pages:
+            self._next_page(node, ask, action.message)
+
+    def _next_page(self, node: "Node", ask: Ask, page: m.TaskPage) -> None:
+        """Somebody who wants the whole list asks for the next page."""
+        if page.next_after:
+            self.list_on(node, replace(ask.request, after=page.next_after), ask.pages - 1)
+        else:
+            self._world.strike("odd request", "list to the end")
 
     def rejected(self, node: "Node", action: m.Reject) -> None:
         """A call is refused, or a watch ends."""
@@ -227,13 +262,19 @@ class Callers:
 
     def started(self, node: "Node", action: m.StartEvents) -> None:
         """A watch is let in."""
+        ask: Any = action.call.sink
+        self._world.ledger.started(node, ask)
 
     def told(self, node: "Node", action: m.SendEvent) -> None:
         """Watchers are told of a task."""
+        world = self._world
+        breaks = world.on("reply lost")
         for call in action.calls:
-            if call.open:
-                ask: Any = call.sink
-                self._world.ledger.told(node, ask, action.event)
+            ask: Any = call.sink
+            if call.open and ask in node.asks:  # the term hears of a caller that is gone with the next read
+                world.ledger.told(node, ask, action.event)
+                if breaks and world.strikes("reply lost", "watch"):
+                    self._broken.append(ask)
 
     def lost(self, node: "Node") -> None:
         """The term of a node is over: whoever waits for an answer hears that the outcome is unknown."""
@@ -243,4 +284,4 @@ class Callers:
         node.asks.clear()
 
 
-_CHANGES = frozenset(("submit", "submit and wait", "batch", "cancel", "add schedule", "remove schedule"))
+_CHANGES = frozenset(CHANGES)

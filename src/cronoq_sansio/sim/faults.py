@@ -10,16 +10,20 @@ from collections.abc import Iterable, Sequence
 from cronoq_sansio.sim.choices import Choices
 from cronoq_sansio.values import value
 
-REPORTS = ("complete", "fail", "nack", "heartbeat", "aborted", "slots")
+OUTCOMES = ("complete", "fail", "nack", "heartbeat", "aborted")
+"""What a worker says of a lease."""
+REPORTS = (*OUTCOMES, "slots")
 """What a worker says."""
-CALLS = (
+HELD_CALLS = (
     *("submit", "submit and wait", "batch", "cancel", "get", "wait", "list", "watch"),
-    *("add schedule", "remove schedule", "list schedules", "workers", "snapshot"),
+    *("add schedule", "remove schedule", "list schedules"),
 )
+"""What a caller asks and may have to wait for: for the store, or for an end."""
+CALLS = (*HELD_CALLS, "workers", "snapshot")
 """What a caller asks."""
 CHANGES = ("submit", "submit and wait", "batch", "cancel", "add schedule", "remove schedule")
 """Calls that change something."""
-WRITES = ("insert", "dispatch", "end", "retry", "schedule", "nothing")
+WRITES = ("insert", "dispatch", "return", "end", "retry", "edge", "schedule")
 """What a transaction holds; it may hold several."""
 
 
@@ -40,37 +44,73 @@ END = 16  #: how much rarer the ends of terms are, so that a term lives long eno
 FAULTS = (
     Fault("report lost", REPORTS, "a worker's report never arrives"),
     Fault("report duplicated", REPORTS, "a worker's report arrives twice"),
-    Fault("report delayed", REPORTS, "a worker's report arrives after others that were sent later"),
-    Fault("zombie", ("complete", "fail", "nack", "heartbeat", "aborted"), "a worker reports a lease that it lost"),
+    Fault("report delayed", REPORTS, "a worker's report arrives much later, in any order with others"),
+    Fault("report reordered", REPORTS, "a worker's report overtakes the one before it"),
+    Fault("zombie", OUTCOMES, "a worker reports a lease that it lost"),
+    Fault("zombie of another term", OUTCOMES, "a worker comes back on a new stream with a lease of another term"),
+    Fault("report after the end", REPORTS, "a worker's report arrives when its stream is closed"),
     Fault(
         "worker death",
         ("before the lease", "running", "done before the report", "after the report before the commit"),
         "a worker's connection is gone at one of four points",
     ),
-    Fault("heartbeat at the edge", ("1 ns early", "in the very moment", "1 ns late"), "around the end of a lease"),
+    Fault(
+        "heartbeat at the edge",
+        tuple(f"{when} {end}" for end in ("expiry", "timeout") for when in ("1 ns before", "at", "1 ns after")),
+        "a heartbeat around the end of a lease, or of its attempt's time",
+    ),
     Fault("slots cut", ("held", "unsent", "idle"), "a worker offers fewer slots than it uses"),
-    Fault("herd", ("fixed starts", "retries", "keys", "schedule"), "very many tasks are due at one instant"),
+    Fault(
+        "odd worker",
+        (
+            *("never registers", "gone before it registers", "registers late", "registers twice"),
+            *("reports before it registers", "unknown pool", "old protocol", "too many slots", "empty message"),
+            "output too large",
+        ),
+        "a worker does what the protocol allows and hardly anybody does, or what it forbids",
+    ),
+    Fault(
+        "odd request",
+        (
+            *("unknown id", "unknown key", "unknown pool", "wait for no time", "watch of nobody", "list to the end"),
+            *("empty batch", "key twice in a batch", "circle in a batch", "batch over the bound", "too many at once"),
+            *("bad cron", "bad time zone", "unknown schedule", "unknown resource", "no attempts"),
+        ),
+        "a caller asks for what hardly anybody asks for, or for what there is not",
+    ),
+    Fault("herd", ("fixed starts", "retries", "children", "schedules"), "very many tasks are due at one instant"),
     Fault("clock step", ("forward", "back"), "the wall clock is set"),
-    Fault("pause", ("leases running", "nothing running"), "the process stands still"),
-    Fault("reply lost", CALLS, "a caller never hears the answer, and may ask again"),
-    Fault("caller gone", CALLS, "a caller goes away before its answer"),
+    Fault("pause", ("leases running", "nothing running", "commit in flight"), "the process stands still"),
+    Fault("reply lost", CALLS, "a caller never hears the answer, or the rest of it, and may ask again"),
+    Fault("caller gone", HELD_CALLS, "a caller goes away while it waits"),
+    Fault("caller gone at once", CALLS, "a caller goes away in the read that brings its request"),
     Fault("deadline", CALLS, "a call runs out of time"),
     Fault("asked twice", CHANGES, "the same request arrives twice"),
     Fault("commit refused", WRITES, "a transaction fails before it is applied"),
     Fault("commit unknown", WRITES, "a transaction is applied, and an error is returned"),
-    Fault("commit slow", ("stalled", "pressure"), "a transaction takes longer than leases, or callers, wait"),
+    Fault(
+        "commit slow", ("stalled", "pressure", "goes on"), "a transaction takes longer than leases, or callers, wait"
+    ),
+    Fault("store behind", ("cascades held", "nothing to hold", "steps wait"), "what is written piles up"),
+    Fault("store outage", ("leases running", "nothing running"), "a transaction hangs until the term ends", 2),
     Fault("query refused", ("find", "list"), "the store cannot be asked"),
+    Fault("stale leader", ("change", "read", "watch", "report"), "somebody talks to a server that lost the store"),
     Fault("crash before commit", WRITES, "the process dies while its transaction is not applied", END),
     Fault(
         "crash after commit", WRITES, "the process dies when its transaction is applied, before anybody is told", END
     ),
-    Fault("crash while telling", ("replies", "leases", "aborts"), "the process dies when some were told", END),
     Fault(
-        "fault of the term", ("calls open", "workers connected", "idle"), "the term ends and a fresh one recovers", 2
+        "crash while telling", ("replies", "leases", "aborts", "events"), "the process dies when some were told", END
     ),
-    Fault("take-over", WRITES, "another process takes the store while the old one still serves", END),
+    Fault(
+        "fault of the term",
+        ("everything in flight", "calls open", "workers connected", "idle"),
+        "the term ends and a fresh one recovers",
+        2,
+    ),
+    Fault("take-over", (*WRITES, "nothing"), "another process takes the store while the old one still serves", END),
     Fault("leadership flaps", ("taken", "regained"), "the store is lost to another process, and won back", 2),
-    Fault("graceful stop", ("leases running", "nothing running"), "the server is stopped in order", 2),
+    Fault("graceful stop", ("leases running", "nothing running", "asked again"), "the server is stopped in order", 2),
     Fault(
         "other settings",
         ("the same", "schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits"),

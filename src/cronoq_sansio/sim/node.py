@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from cronoq_sansio import limits
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, TimerFired
+from cronoq_sansio.engine.events import CascadesHeld, CommitsResumed, CommitsStalled, TimerFired
 from cronoq_sansio.engine.records import Record
 from cronoq_sansio.outbox import StepsDurable
 from cronoq_sansio.service.messages import FindTask, ReadStore, StopFinished, StoreAnswered, StorePressure, StoreQuery
 from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.settings import Settings
+from cronoq_sansio.sim import checks
+from cronoq_sansio.sim.holders import Holders
 from cronoq_sansio.sim.store import Fenced
 from cronoq_sansio.sim.view import View
 
@@ -65,6 +67,7 @@ class Node:
         self._steps: list[Step[Any, Any]] = []
         self._stalled = False
         self._pressed = False
+        self._cascades_held = False
         self._volatile = world.store.volatile
         self._begin(wall_offset)
 
@@ -90,12 +93,14 @@ class Node:
             engine.load(rows[start : start + LOAD_PORTION])
         while engine.settle(self.now):
             pass
-        self.view = View(engine, world.store.rows, self.now)
+        self.view = View(world, settings, self.skew, self.now)
+        self.holders = Holders(self)
         step = engine.begin(self.now)
         self.outbox, self.service = world.machine(engine, settings, self.now, volatile=self._volatile)
         self.serving = True
         self.view.wrote(step.writes, self.now)
         self.view.begun()
+        checks.recovered(self, step.writes)
         if step.writes:
             self._steps.append(step)
         self._kick()
@@ -120,12 +125,17 @@ class Node:
             return
         world, now = self.world, self.now
         world.count(self, events)
+        before = checks.digest(self) if self.holders.heard(events) else None
         step = self.outbox.handle(events, now)
+        if before is not None:
+            checks.unmoved(self, step, before)
         if step.writes:
             self.view.wrote(step.writes, now)
             self._steps.append(step)
             if self._volatile:
                 self._kick()
+            elif self.flight is not None and world.on("store behind"):
+                self._weigh()
         self.engine.check_invariants(step)
         if step.at_once:
             self._perform(step.at_once)
@@ -152,8 +162,9 @@ class Node:
         due = None if due is None else due - self.skew
         flight = self.flight
         if flight is not None:
-            late = flight.begun + (limits.COMMIT_PRESSURE if self._stalled else limits.COMMIT_STALLED) + 1
-            if not self._pressed and (due is None or late < due):
+            bound = limits.MAX_STORE_OUTAGE if self._pressed else limits.COMMIT_PRESSURE
+            late = flight.begun + (bound if self._stalled else limits.COMMIT_STALLED) + 1
+            if due is None or late < due:
                 due = late
         return due
 
@@ -171,14 +182,18 @@ class Node:
         age = self.world.now - flight.begun
         if age > limits.COMMIT_STALLED and not self._stalled:
             self._stalled = True
-            self.world.strike("commit slow", "stalled")
+            self._slow("stalled")
             self.handle(CommitsStalled())
         if age > limits.COMMIT_PRESSURE and not self._pressed:
             self._pressed = True
-            self.world.strike("commit slow", "pressure")
+            self._slow("pressure")
             self.handle(StorePressure("a commit has not finished"))
         if age > limits.MAX_STORE_OUTAGE:
             self.end("the store has not taken a commit")
+
+    def _slow(self, what: str) -> None:
+        if self.world.on("commit slow"):  # else it is a store that hangs until the term ends
+            self.world.strike("commit slow", what)
 
     # --- group commit
 
@@ -192,6 +207,10 @@ class Node:
             self.world.ledger.committed(records)
         else:
             self.flight = Transaction(steps[-1].number, records, self.world.now)
+
+    def settled(self) -> bool:
+        """Everything that was written is durable, and told."""
+        return self.flight is None and not self._steps
 
     def apply(self) -> bool:
         """The transaction in flight reaches the store. False when it was fenced, and the term is over."""
@@ -211,11 +230,27 @@ class Node:
         self._kick()
         if self._stalled:
             self._stalled = False
+            self._slow("goes on")
             self.handle(CommitsResumed(self.world.now - flight.begun))
         self.handle(StepsDurable(flight.through))
+        if self._cascades_held:
+            self._cascades_held = False
+            waited = self.engine.dependencies.unsettled > 0
+            self.world.strike("store behind", "cascades held" if waited else "nothing to hold")
+            self.handle(CascadesHeld(False))
         if self._pressed:
             self._pressed = False
             self.handle(StorePressure(None))
+
+    def _weigh(self) -> None:
+        """Steps wait behind the transaction in flight: where the store is behind they are now too many."""
+        world = self.world
+        if not self._cascades_held and world.one_in(world.swarm.rates["store behind"]):
+            self._cascades_held = True
+            self.inbox.append(CascadesHeld(True))
+        elif not self._pressed and world.strikes("store behind", "steps wait"):
+            self._pressed = True
+            self.inbox.append(StorePressure("more steps wait for it than it takes"))
 
     def forgive(self, lateness: int) -> None:
         """The process itself stood still so long: it is not the store's lateness."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Stalled, WallClockMoved
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.limits import MAX_STORE_OUTAGE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.sim import worlds
@@ -18,6 +19,7 @@ SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
 STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
 OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
 MAX_NODES = 3
+CATCH_UP = 8  #: transactions that a quick store writes before time passes
 UNREADABLE = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
 
 
@@ -27,13 +29,15 @@ class Operators:
     OFTEN: ClassVar = {
         "restart": 0,  # when nobody serves
         "pass_time": 10,
-        "commit": 30,
+        "commit": 24,
         "answer": 6,
         "set_clock": 2,
         "pause": 1,
+        "hang": 1,
         "break_term": 1,
+        "take_over": 1,
         "flap": 1,
-        "stop": 1,
+        "stop": 2,
     }
 
     def __init__(self, world: "ServerWorld") -> None:
@@ -44,13 +48,25 @@ class Operators:
 
     def pass_time(self) -> None:
         """Time passes, with every timer when it is due."""
-        self._world.advance(self._pick(SPANS))
+        self.let_pass(self._pick(SPANS))
+
+    def let_pass(self, span: int) -> None:
+        """So much time passes. Where the store is never slow it does its work before."""
+        world = self._world
+        if span >= SECOND and not world.on("commit slow"):
+            for node in list(world.nodes):
+                for _ in range(CATCH_UP):
+                    if node.flight is None or not self._write(node):
+                        break
+        world.advance(span)
 
     def set_clock(self) -> None:
         """The wall clock of all hosts is set."""
         world = self._world
         step = self._pick(STEPS)
         if world.strikes("clock step", "forward" if step > 0 else "back"):
+            for node in world.nodes:
+                node.view.look()
             world.wall_shift += step
             for node in list(world.nodes):
                 node.handle(WallClockMoved(world.wall_shift - node.skew))
@@ -59,7 +75,12 @@ class Operators:
         """A process stands still for a while; what arrives meanwhile is read before its timers fire."""
         world = self._world
         node = world.some_node()
-        if node is None or not world.strikes("pause", "leases running" if node.engine.running else "nothing running"):
+        if node is None or not world.on("pause"):
+            return
+        met = "leases running" if node.engine.running else "nothing running"
+        if node.flight is not None and self._pick((False, True)):
+            met = "commit in flight"
+        if not world.strikes("pause", met):
             return
         lateness = self._pick((SECOND // 2 + 1, 3 * SECOND, 20 * SECOND))
         node.flush()
@@ -79,10 +100,8 @@ class Operators:
         if not flying:
             return
         node = flying[0] if len(flying) == 1 else self._pick(flying)
-        node.flush()
         flight = node.flight
-        if flight is None:
-            return
+        assert flight is not None
         op = self._pick(writes_of(flight.records))
         strikes = world.strikes
         if strikes("commit refused", op):
@@ -96,6 +115,12 @@ class Operators:
         if not node.apply():
             self._fenced()
             return
+        self._applied(node, op)
+
+    def _applied(self, node: Node, op: str) -> None:
+        """The transaction in flight is in the store: whether anybody hears of it."""
+        world = self._world
+        strikes = world.strikes
         if strikes("commit unknown", op):
             return
         if strikes("crash after commit", op):
@@ -105,6 +130,23 @@ class Operators:
             node.doomed = self._pick((1, 2, 3))
         node.confirm()
         node.doomed = 0
+
+    def _write(self, node: Node) -> bool:
+        """The store takes the transaction in flight, without a fault of its own. False when the term is over."""
+        if not node.apply():
+            self._fenced()
+            return False
+        node.confirm()
+        return node.serving
+
+    def hang(self) -> None:
+        """The store takes no commit for so long that the term ends."""
+        world = self._world
+        node = world.some_node()
+        if node is None or node.flight is None:
+            return
+        if world.strikes("store outage", "leases running" if node.engine.running else "nothing running"):
+            world.advance(MAX_STORE_OUTAGE + SECOND)
 
     def answer(self) -> None:
         """The store answers a query, or cannot."""
@@ -122,7 +164,9 @@ class Operators:
     def doom(self, node: Node, action: Any) -> None:
         """The process dies when it has told some, the last of them this."""
         kind = type(action)
-        told = "leases" if kind is m.SendLease else "replies" if kind in (m.Reply, m.Reject) else "aborts"
+        told = "leases" if kind is m.SendLease else "events" if kind is m.SendEvent else "aborts"
+        if kind is m.Reply or kind is m.Reject:
+            told = "replies"
         self._world.strike("crash while telling", told)
         self._crash(node)
 
@@ -133,8 +177,22 @@ class Operators:
         if node is None:
             return
         met = "calls open" if node.asks else "workers connected" if node.workers else "idle"
-        if world.strikes("fault of the term", met):
-            node.end("a fault")
+        if node.asks and node.flight is not None and node.engine.running:
+            met = "everything in flight"
+        if not world.strikes("fault of the term", met):
+            return
+        if node.flight is not None and self._pick((False, True)) and not node.apply():
+            self._fenced()  # what was being written is written to its end before the store can be claimed again
+            return
+        node.end("a fault")
+
+    def take_over(self) -> None:
+        """Another process takes the store while nothing is written; the old one finds out when it writes again."""
+        world = self._world
+        if world.store.volatile or not 0 < len(world.nodes) < MAX_NODES:
+            return
+        if all(node.flight is None for node in world.nodes) and world.strikes("take-over", "nothing"):
+            self.start_term()
 
     def flap(self) -> None:
         """Another process takes the store and dies at once; the one before wins it back when it finds out."""
@@ -149,11 +207,14 @@ class Operators:
         """The server is stopped in order."""
         world = self._world
         node = world.some_node()
-        if node is None or node.stopping:
+        if node is None:
             return
-        if world.strikes("graceful stop", "leases running" if node.engine.running else "nothing running"):
+        met = "leases running" if node.engine.running else "nothing running"
+        if node.stopping or world.strikes("graceful stop", met):
+            if node.stopping:
+                world.strike("graceful stop", "asked again")
             node.stopping = True
-            node.handle(m.StopRequested(self._pick((0, SECOND, 10 * SECOND))))
+            node.handle(m.StopRequested(self._pick((0, SECOND, 10 * SECOND, 60 * SECOND))))
 
     def restart(self) -> None:
         """Nobody serves: after a while somebody takes over, perhaps with another configuration."""

@@ -59,7 +59,7 @@ from cronoq_sansio.service.messages import (
     WorkerStream,
 )
 from cronoq_sansio.service.messages_recurring import LogDrop, RecurringListReply
-from cronoq_sansio.settings import AuthSettings, Settings
+from cronoq_sansio.settings import AuthSettings, ServerSettings, Settings, StoreSettings
 from cronoq_sansio.sim.recording_words import Words
 from cronoq_sansio.values import value
 
@@ -87,7 +87,7 @@ class Head:
     zones: str
     """Version of the rules of time zones."""
     settings: Settings
-    """Without tokens, paths of TLS files, and the store's."""
+    """`without_secrets`."""
     epoch: int
     seed: int
     first_task_id: int
@@ -116,9 +116,13 @@ class End:
 
 
 def without_secrets(settings: Settings) -> Settings:
-    """What of the settings decides something in the core: neither tokens nor where files are."""
-    server = replace(settings.server, tls=None)
-    return replace(settings, auth=AuthSettings(), server=server, store=replace(settings.store, path=""))
+    """What of the settings decides something in the core: neither tokens nor addresses nor where files are.
+
+    Of these tables fields are named that are kept, so that a new one is left out until somebody names it here.
+    """
+    server = ServerSettings(shutdown_grace=settings.server.shutdown_grace)
+    store = StoreSettings(kind=settings.store.kind, keep_finished=settings.store.keep_finished)
+    return replace(settings, auth=AuthSettings(), server=server, store=store)
 
 
 def size_to_hash(engine: Engine) -> int:

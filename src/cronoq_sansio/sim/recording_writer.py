@@ -14,7 +14,6 @@ from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.limits import RECORDED_PORTION
 from cronoq_sansio.sim.recording_format import (
     FORMAT,
-    RAISED,
     VERSION,
     End,
     Head,
@@ -81,9 +80,10 @@ class RecordingWriter:
         return f'{line},"raised":{_dumps(error)}}}\n'
 
     def end(self, reason: str, why: str, engine: Engine | None) -> str:
-        """The last line. `engine`: whose state is hashed, unless it is too large or may be half changed."""
-        left_out = "it may be half changed" if reason == RAISED else "it has not begun to serve"
-        if engine is not None and reason != RAISED and not engine.recovering:
-            left_out = too_large(engine)
+        """The last line. `engine`: whose state is hashed, unless it is too large; None when it is not to be trusted."""
+        if engine is None:
+            left_out = "it may be half changed"
+        else:
+            left_out = "it had not begun to serve" if engine.recovering else too_large(engine)
         state = None if left_out or engine is None else state_hash(engine)
         return f"{_dumps(self._end(End(reason, why, self.steps, self.events, state, left_out)))}\n"

@@ -7,7 +7,7 @@ from typing import Any
 from cronoq_sansio.sim.arguments import hung
 from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
-from cronoq_sansio.sim.planting import Plant
+from cronoq_sansio.sim.planting import Bed
 from cronoq_sansio.sim.progress import clock
 from cronoq_sansio.sim.tally import JUDGED_SEEDS, JUDGED_STEPS, FoundPlant, Plants, Tally, Told
 
@@ -201,12 +201,13 @@ def faults_text() -> str:
     return "\n".join(lines) + "\n"
 
 
-def plants_text(plants: Mapping[str, Plant]) -> str:
+def plants_text(beds: Mapping[str, Bed]) -> str:
     """What `--plant list` prints."""
-    lines = [f"{len(plants)} bugs that can be planted:", ""]
-    width = max([len(name) for name in plants], default=0) + 2
-    for name, plant in plants.items():
-        lines += hung(f"{name:<{width}}", plant.what, max(WIDTH, width + 40))
+    lines = [f"{sum(len(bed.plants) for bed in beds.values())} bugs that can be planted"]
+    for title, bed in beds.items():
+        lines += ["", f"{title}:"]
+        for plant in bed.plants:
+            lines += [f"  {plant.name}", *hung(" " * 6, plant.what, WIDTH)]
     return "\n".join(lines) + "\n"
 
 

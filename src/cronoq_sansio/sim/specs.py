@@ -4,6 +4,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.sim.lockstep.workload import CRONS, DEMANDS, SCHEDULES, ZONES
 from cronoq_sansio.spec import (
     Condition,
@@ -31,7 +32,13 @@ SOON = (0, 1, SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND)
 NEEDS = ("api", "db", "disk", "mail")
 TENANTS = ("", "red", "white", "blue")
 PHASE = 64  #: specifications after which tasks begin to ask for other things
+LARGE = 5_000  #: bytes of some tasks
 NOBODY = 1 << 62
+
+
+def plain(pool: str, key: str, scheduling: Scheduling | None = None) -> TaskSpec:
+    """A task that asks for nothing but this."""
+    return TaskSpec(b"", "", "", pool, 2, key, None, None, (), 20, scheduling)
 
 
 class Specs:
@@ -40,6 +47,7 @@ class Specs:
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
         self._pick = world.pick
+        self._large = min(LARGE, world.settings.limits.max_message_bytes - MESSAGE_HEADROOM)
         self._left = 0
         self._plain = True
         self._wants: tuple[bool, ...] = (False,) * 5
@@ -56,7 +64,7 @@ class Specs:
             key = pick(KEYS) if pick((True, False)) else ""
         odd = pick(range(60))
         pool = pick(POOLS) if odd else "nowhere"
-        size = 5_000 if odd == 1 else 20
+        size = self._large if odd == 1 else 20
         scheduling = None if self._plain else self._scheduling()
         return TaskSpec(
             *(b"", marker, pick(KINDS), pool, pick((0, 1, 2, 2, 3)), key, pick(TIMEOUTS), pick(RETRIES), (), size),

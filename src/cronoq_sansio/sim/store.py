@@ -8,7 +8,15 @@ calls it (`operators.py`): whether a transaction reaches it, and whether anybody
 from bisect import bisect_right, insort
 from collections.abc import Sequence
 
-from cronoq_sansio.engine.records import LoadedRecord, OutputStored, Record, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    EdgeResolved,
+    LoadedRecord,
+    OutputStored,
+    Record,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask, TaskInfo
 from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus, tenant_of
@@ -23,12 +31,12 @@ class Fenced(Exception):
 class SimStore:
     """One store, over all incarnations of the server."""
 
-    def __init__(self, *, volatile: bool) -> None:
+    def __init__(self, *, volatile: bool, first_task: int = 1) -> None:
         self.volatile = volatile
         """It forgets finished tasks, and a step is durable when it is made."""
         self.rows = NaiveStore()
         self.epoch = 0
-        self._highest = 0
+        self._highest = first_task - 1
         self._finished: list[int] = []
         """Ids of finished tasks, ascending."""
         self._by_key: dict[str, int] = {}
@@ -123,12 +131,10 @@ def writes_of(records: Sequence[Record]) -> list[str]:
             found["end"] = None
         elif kind is TaskChanged:
             assert isinstance(record, TaskChanged)
-            word = _CHANGES.get(record.status)
-            if word:
-                found[word] = None
+            found[_CHANGES.get(record.status, "insert")] = None  # a task that waits is written with its beginning
         else:
-            found["schedule"] = None
-    return list(found) or ["nothing"]
+            found["edge" if kind is EdgeResolved else "schedule"] = None
+    return list(found)
 
 
-_CHANGES = {int(TaskStatus.RUNNING): "dispatch", int(TaskStatus.RETRYING): "retry"}
+_CHANGES = {int(TaskStatus.RUNNING): "dispatch", int(TaskStatus.RETRYING): "retry", int(TaskStatus.READY): "return"}

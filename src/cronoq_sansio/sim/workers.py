@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from cronoq_sansio.sim.world import ServerWorld
 
 MAX_WORKERS = 10  #: of one node
-MAX_LOST = 8  #: leases that zombies remember
+MAX_LOST = 8  #: leases, and streams, that zombies remember
+SLOTS = (1, 2, 3, 5, 9)  #: of one worker, as far as its pool allows
+MANY = 20  #: leases of one worker that it ends together
 
 
 class Worker:
@@ -45,15 +47,14 @@ class Workers:
     """All workers of one world."""
 
     OFTEN: ClassVar = {
-        "join": 6,
-        "finish": 30,
-        "fail": 8,
+        "join": 7,
+        "finish": 18,
+        "fail": 6,
         "refuse": 4,
         "beat": 6,
-        "beat_at_the_edge": 2,
-        "change_slots": 4,
-        "confirm": 4,
-        "haunt": 3,
+        "beat_at_the_edge": 3,
+        "change_slots": 3,
+        "confirm": 3,
         "deliver": 4,
         "leave": 2,
         "die": 2,
@@ -65,6 +66,8 @@ class Workers:
         self._number = 0
         self.lost_leases: list[int] = []
         """Of workers that are gone: what zombies report."""
+        self.closed_ones: list[Worker] = []
+        """Those whose streams were closed last."""
 
     # --- acts
 
@@ -74,47 +77,69 @@ class Workers:
         if node is None or len(node.workers) >= MAX_WORKERS:
             return
         pool, labels = self._pick(POOLS), self._pick(GROUPS)
-        self.connect(node, pool, labels, self._pick((1, 1, 2, 3)))
+        self.connect(node, pool, labels, self._pick(SLOTS))
 
-    def connect(self, node: "Node", pool: str, labels: Labels, slots: int) -> None:
+    def connect(self, node: "Node", pool: str, labels: Labels, slots: int) -> Worker:
         """A worker with these connects, and registers."""
+        worker = self.open(node, pool, labels, slots)
+        self.register(worker)
+        return worker
+
+    def open(self, node: "Node", pool: str, labels: Labels, slots: int) -> Worker:
+        """A worker connects, and says nothing yet."""
         self._number += 1
         worker = Worker(self._number, node, pool, labels, slots)
         node.workers[worker] = None
         node.inbox.append(m.WorkerConnected(worker.stream, ANYONE))
-        node.inbox.append(m.WorkerSent(worker.stream, m.Register(pool, slots, "", PROTOCOL_VERSION, labels)))
+        return worker
+
+    def register(self, worker: Worker, version: int = PROTOCOL_VERSION) -> None:
+        """It says who it is."""
+        register = m.Register(worker.pool, worker.slots, "", version, worker.labels)
+        worker.node.inbox.append(m.WorkerSent(worker.stream, register))
 
     def finish(self) -> None:
         """A worker, or several, have finished."""
-        for _ in range(self._pick((1, 2, 4))):
+        for _ in range(self._pick((1, 2, 2, 4, 4, 8))):
             worker = self._busy()
             if worker is None:
                 return
-            lease = self._take(worker)
-            self._report(worker, "complete", m.Complete(lease, b"%d" % lease, ""))
+            many = len(worker.leases) >= MANY
+            for lease in list(worker.leases) if many else (self.take(worker),):
+                if many:
+                    del worker.leases[lease]
+                if worker not in worker.node.workers:
+                    break  # it died when it reported
+                self.report(worker, "complete", m.Complete(lease, b"%d" % lease, ""))
 
     def fail(self) -> None:
         """A worker failed."""
-        worker = self._busy()
-        if worker is not None:
+        for _ in range(self._pick((1, 1, 2))):
+            worker = self._busy()
+            if worker is None:
+                return
             permanent, retry_after = self._pick((False, False, True)), self._pick((0, 0, 3 * SECOND))
-            self._report(worker, "fail", m.Fail(self._take(worker), "broken", permanent, retry_after))
+            self.report(worker, "fail", m.Fail(self.take(worker), "broken", permanent, retry_after))
 
     def refuse(self) -> None:
-        """A worker passes a lease on."""
-        worker = self._busy()
-        if worker is not None:
-            self._report(worker, "nack", m.Nack(self._take(worker), "busy"))
+        """Workers pass leases on."""
+        for _ in range(self._pick((1, 1, 2))):
+            worker = self._busy()
+            if worker is None:
+                return
+            self.report(worker, "nack", m.Nack(self.take(worker), "busy"))
 
     def beat(self) -> None:
-        """A worker says that it still runs what it has."""
-        worker = self._busy()
-        if worker is not None:
+        """Workers say that they still run what they have."""
+        node = self._world.some_node()
+        if node is None:
+            return
+        for worker in node.workers:
             for lease in worker.leases:
-                self._report(worker, "heartbeat", m.Heartbeat(lease))
+                self.report(worker, "heartbeat", m.Heartbeat(lease))
 
     def beat_at_the_edge(self) -> None:
-        """A heartbeat arrives around the very end of a lease."""
+        """A heartbeat arrives around the very end of a lease, or of the time that its attempt has."""
         world = self._world
         worker = self._busy()
         if worker is None or not world.on("heartbeat at the edge"):
@@ -124,19 +149,29 @@ class Workers:
         lease = node.engine.leases.live.get(lease_id)
         if lease is None or not lease.held:
             return
-        expires = lease.beat + node.engine.pool_settings(worker.pool).lease_ttl + node.engine.leases.excused
-        edge, when = self._pick((("1 ns early", -1), ("in the very moment", 0), ("1 ns late", 1)))
-        world.advance(max(expires + when - node.now, 0))
+        end, timeout = "expiry", lease.task.spec.timeout
+        ends = lease.beat + node.engine.pool_settings(worker.pool).lease_ttl
+        if timeout is not None and self._pick((True, True, False)):
+            end, ends = "timeout", lease.started + timeout
+        edge, when = self._pick((("1 ns before", -1), ("at", 0), ("1 ns after", 1)))
+        wait = ends + when + node.engine.leases.excused - node.now
+        if wait < 0:
+            return
+        if when >= 0 and wait > when and self._pick((False, True)):
+            world.operators.let_pass(wait - when - 1)
+            world.now += when + 1  # and its timer is late by so much
+        else:
+            world.operators.let_pass(wait)
         if node.serving and worker in node.workers:
-            world.strike("heartbeat at the edge", edge)
+            world.strike("heartbeat at the edge", f"{edge} {end}")
             node.inbox.append(m.WorkerSent(worker.stream, m.Heartbeat(lease_id)))
 
     def change_slots(self) -> None:
         """A worker offers more or fewer slots."""
-        worker = self._some(lambda worker: worker.registered)
+        worker = self.some(lambda worker: worker.registered)
         if worker is None:
             return
-        slots = self._pick((0, 1, 2, 3))
+        slots = self._pick((0, 1, 2, 3, 5, 9))
         if slots < len(worker.leases) or (slots < worker.slots and self._pick((False, True))):
             session: Any = worker.stream.session
             unsent = session is not None and len(session.unsent) > 0
@@ -144,71 +179,48 @@ class Workers:
             if not self._world.strikes("slots cut", met):
                 return
         worker.slots = slots
-        self._report(worker, "slots", m.SetSlots(slots))
+        self.report(worker, "slots", m.SetSlots(slots))
 
     def confirm(self) -> None:
         """A worker confirms that it has stopped what it was told to stop, or cancels by itself."""
-        worker = self._some(lambda worker: bool(worker.told_abort))
+        worker = self.some(lambda worker: bool(worker.told_abort))
         if worker is not None:
             lease = self._pick(list(worker.told_abort))
             del worker.told_abort[lease]
-            self._report(worker, "aborted", m.AttemptAborted(lease))
+            self.report(worker, "aborted", m.AttemptAborted(lease))
             return
         worker = self._busy()
         if worker is not None:
-            self._report(worker, "aborted", m.AttemptAborted(self._take(worker)))
-
-    def haunt(self) -> None:
-        """A worker reports a lease that it has lost, or that was never its own."""
-        world = self._world
-        worker = self._some(lambda worker: worker.registered)
-        if worker is None or not self.lost_leases or not world.on("zombie"):
-            return
-        lease = self._pick(self.lost_leases)
-        reports: tuple[tuple[str, m.FromWorker], ...] = (
-            ("complete", m.Complete(lease, b"late", "")),
-            ("fail", m.Fail(lease, "late", False, 0)),
-            ("nack", m.Nack(lease, "late")),
-            ("heartbeat", m.Heartbeat(lease)),
-            ("aborted", m.AttemptAborted(lease)),
-        )
-        op, message = self._pick(reports)
-        if world.strikes("zombie", op):
-            worker.node.inbox.append(m.WorkerSent(worker.stream, message))
+            self.report(worker, "aborted", m.AttemptAborted(self.take(worker)))
 
     def deliver(self) -> None:
         """Reports arrive that were delayed, in any order."""
-        worker = self._some(lambda worker: bool(worker.delayed))
+        worker = self.some(lambda worker: bool(worker.delayed))
         if worker is not None:
             message = worker.delayed.pop(self._pick(range(len(worker.delayed))))
             worker.node.inbox.append(m.WorkerSent(worker.stream, message))
 
     def leave(self) -> None:
         """A worker that runs nothing leaves."""
-        worker = self._some(lambda worker: worker.registered and not worker.leases)
+        worker = self.some(lambda worker: worker.registered and not worker.leases)
         if worker is not None:
-            self._gone(worker, "closed")
+            self.gone(worker, "closed")
 
     def die(self) -> None:
         """A worker's connection is gone."""
-        worker = self._some(lambda worker: worker.registered)
+        worker = self.some(lambda worker: worker.registered)
         if worker is None:
             return
         session: Any = worker.stream.session
+        points = ["running", "done before the report"] if worker.leases else []
         if session is not None and session.unsent:
-            point = "before the lease"
-        elif worker.delayed:
-            point = "done before the report"
-        elif worker.leases:
-            point = "running"
-        else:
-            return
-        if self._world.strikes("worker death", point):
-            self._gone(worker, "reset")
+            points.append("before the lease")
+        if points and self._world.strikes("worker death", self._pick(points)):
+            self.gone(worker, "reset")
 
     # --- reporting
 
-    def _report(self, worker: Worker, op: str, message: Any) -> None:
+    def report(self, worker: Worker, op: str, message: Any) -> None:
         """A report leaves the worker; what the network makes of it."""
         world = self._world
         if world.on("report lost") and world.strikes("report lost", op):
@@ -216,15 +228,22 @@ class Workers:
         if world.on("report delayed") and world.strikes("report delayed", op):
             worker.delayed.append(message)
             return
-        inbox = worker.node.inbox
-        inbox.append(m.WorkerSent(worker.stream, message))
+        node = worker.node
+        inbox, sent = node.inbox, m.WorkerSent(worker.stream, message)
+        before = inbox[-1] if inbox else None
+        if type(before) is m.WorkerSent and before.stream is worker.stream and world.on("report reordered"):
+            inbox.insert(len(inbox) - world.strikes("report reordered", op), sent)
+        else:
+            inbox.append(sent)
+        if node.epoch != world.store.epoch:
+            world.strike("stale leader", "report")
         if world.on("report duplicated") and world.strikes("report duplicated", op):
             inbox.append(m.WorkerSent(worker.stream, message))
         reported = op in ("complete", "fail") and world.on("worker death")
-        if reported and world.strikes("worker death", "after the report before the commit"):
-            self._gone(worker, "reset")
+        if reported and world.one_in(8) and world.strikes("worker death", "after the report before the commit"):
+            self.gone(worker, "reset")
 
-    def _take(self, worker: Worker) -> int:
+    def take(self, worker: Worker) -> int:
         """One of the leases that the worker runs; it runs it no more."""
         lease = self._pick(list(worker.leases))
         del worker.leases[lease]
@@ -236,18 +255,25 @@ class Workers:
         if len(self.lost_leases) > MAX_LOST:
             del self.lost_leases[0]
 
-    def _gone(self, worker: Worker, why: str) -> None:
+    def gone(self, worker: Worker, why: str) -> None:
         """The connection is over on the worker's side."""
         node = worker.node
         del node.workers[worker]
         for lease in worker.leases:
             self._remember(lease)
         node.inbox.append(m.WorkerGone(worker.stream, why))
+        self._close(worker)
+
+    def _close(self, worker: Worker) -> None:
+        self.closed_ones.append(worker)
+        if len(self.closed_ones) > MAX_LOST:
+            del self.closed_ones[0]
 
     def _busy(self) -> Worker | None:
-        return self._some(_runs_something)
+        return self.some(_runs_something)
 
-    def _some(self, wanted: Any) -> Worker | None:
+    def some(self, wanted: Any) -> Worker | None:
+        """A worker of some node, of those that are wanted."""
         node = self._world.some_node()
         if node is None:
             return None
@@ -267,10 +293,10 @@ class Workers:
         """A worker is told something else."""
         worker: Any = action.stream.sink
         message = action.message
+        node.holders.told(worker, message)
         if type(message) is m.Registered:
             worker.registered = True
         elif type(message) is m.AbortLease:
-            self._world.ledger.aborted(node, worker, message)
             worker.leases.pop(message.lease, None)
             worker.told_abort[message.lease] = None
             self._remember(message.lease)
@@ -278,7 +304,9 @@ class Workers:
     def closed(self, node: "Node", action: m.CloseWorker) -> None:
         """The server ends a stream."""
         worker: Any = action.stream.sink
-        node.workers.pop(worker, None)
+        node.holders.closed(worker)
+        if node.workers.pop(worker, worker) is None:
+            self._close(worker)
         for lease in worker.leases:
             self._remember(lease)
 

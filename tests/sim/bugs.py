@@ -1,0 +1,34 @@
+"""Bugs of the tests, planted into the simulated world itself: found within a few steps, and cheap."""
+
+from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.planting import Plant
+from cronoq_sansio.sim.plants import PLANTS
+from cronoq_sansio.sim.world import ServerWorld
+
+
+def plant(monkeypatch, name, breaks, kind=Kind.SAFETY, what="a rule of the tests"):
+    """A plant of this name: after a step for which `breaks(world)` is true the run fails."""
+
+    def apply(patch):
+        def step_of(step):
+            def broken(world):
+                step(world)
+                if breaks(world):
+                    raise Violation(kind, what, f"after {world.events} events")
+
+            return broken
+
+        patch.wrap(ServerWorld, "step", step_of)
+
+    monkeypatch.setitem(PLANTS, name, Plant(name, "A bug of the tests.", apply))
+    return name
+
+
+def on_lost_reports(world):
+    """Needs one kind of fault of them all, and a few steps before it."""
+    return any(kind == "report lost" for kind, _ in world.coverage.counts)
+
+
+def at_once(world):
+    """Needs nothing."""
+    return True

@@ -12,7 +12,6 @@ from os import replace
 from pathlib import Path
 from typing import Any
 
-
 APART = 100_000
 """Seeds between the beginnings of two series."""
 

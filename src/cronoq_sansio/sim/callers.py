@@ -70,6 +70,8 @@ class Callers:
         self.specs = Specs(world)
         self._batches = 0
         self._number = 0
+        self._broken: list[Ask] = []
+        """Watches whose streams are broken, which nobody has noticed yet."""
         self.unsure: list[Ask] = []
         """What was asked and never answered."""
 
@@ -187,6 +189,10 @@ class Callers:
 
     def node(self, *, open_only: bool = False) -> "Node | None":
         """Some node that has room for a call, or has one open."""
+        while self._broken:
+            ask = self._broken.pop()
+            if ask in ask.node.asks:
+                self.gone(ask.node, ask)
         node = self._world.some_node()
         if node is None or (open_only and not node.asks):
             return None
@@ -268,7 +274,7 @@ class Callers:
             if call.open and ask in node.asks:  # the term hears of a caller that is gone with the next read
                 world.ledger.told(node, ask, action.event)
                 if breaks and world.strikes("reply lost", "watch"):
-                    self.gone(node, ask)
+                    self._broken.append(ask)
 
     def lost(self, node: "Node") -> None:
         """The term of a node is over: whoever waits for an answer hears that the outcome is unknown."""

@@ -84,8 +84,17 @@ class ServerWorld:
     """Everything that there is in one run."""
 
     def __init__(
-        self, seed: int, choices: Choices, swarm: Swarm, machine: MachineFactory | None = None, *, narrate: bool = False
+        self,
+        seed: int,
+        choices: Choices,
+        swarm: Swarm,
+        machine: MachineFactory | None = None,
+        *,
+        narrate: bool = False,
+        plan: worlds.Plan | None = None,
+        acts: Sequence[str] = ACTS,
     ) -> None:
+        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step."""
         self.seed = seed
         self.choices = choices
         self.pick = choices.pick
@@ -94,14 +103,15 @@ class ServerWorld:
         self.machine = machine or machine_of
         self.events = 0
         self._hash = OFFSET ^ seed
-        plan = worlds.draw(Random(seed))
+        if plan is None:
+            plan = worlds.draw(Random(seed))
         self.settings = plan.settings
         self.herd = plan.herd
         self.now = plan.beginning
         self.wall_shift = 0
         """The wall clocks of all hosts are ahead of the world's time by so much."""
         self.narrator = Narrator(self) if narrate else None
-        self.store = SimStore(volatile=plan.volatile)
+        self.store = SimStore(volatile=plan.volatile, first_task=plan.first_task)
         self.ledger = Ledger(self)
         self.nodes: list[Node] = []
         """Those that serve; more than one only while a new one has taken over and the old one does not know it."""
@@ -125,6 +135,7 @@ class ServerWorld:
         }
         self._next_scan = FULL_SCAN
         actors = (self.callers, self.workers, self.strangers, self.operators, self.together)
+        self._names = acts
         self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
         self.operators.start_term(skew=plan.skew)
 
@@ -132,7 +143,7 @@ class ServerWorld:
 
     def step(self) -> None:
         """One act."""
-        name = self.pick(ACTS)
+        name = self.pick(self._names)
         if not self.nodes:
             name = "restart"
         if self.narrator is not None:
@@ -140,6 +151,10 @@ class ServerWorld:
         self._acts[name]()
         for node in self.nodes:
             node.flush()
+        self.look()
+
+    def look(self) -> None:
+        """Recount everything, when enough has happened since the last time."""
         if self.events >= self._next_scan:
             self._next_scan = self.events + FULL_SCAN
             checks.scan(self)

@@ -49,6 +49,8 @@ class Plan:
     """Of the clock of the first process."""
     herd: int
     """Tasks that come at once when very many come."""
+    first_task: int = 1
+    """Id of the first task that there will be."""
 
 
 def small() -> tuple[Settings, int]:

@@ -148,6 +148,8 @@ def watched(node: "Node") -> None:
         return
     ends, view, rows = node.view.ends, node.holders.watching, node.world.store.rows.inserted
     for ask, seen in view.items():
+        if ask not in node.asks:
+            continue  # it is gone, and the term will hear of it
         request: m.Watch = ask.request
         for task_id in ends[seen:]:
             spec = rows[task_id].spec

@@ -13,6 +13,7 @@ from typing import Protocol
 from cronoq_sansio.sim.choices import GivenChoices, RecordedChoices
 from cronoq_sansio.sim.failure import Failure, Kind, Trace, Violation
 from cronoq_sansio.sim.faults import FAULTS, Coverage, Swarm
+from cronoq_sansio.sim.isolation import IsolationWorld
 from cronoq_sansio.sim.lockstep_run import LockstepRun
 from cronoq_sansio.sim.plants import planted
 from cronoq_sansio.sim.world import MachineFactory, ServerWorld
@@ -21,9 +22,15 @@ ALL_FAULTS = tuple(fault.name for fault in FAULTS)
 STEPS = 2_000
 """Acts of one seed, when nothing else is said."""
 LOCKSTEP_EVERY = 4
-"""One seed of so many drives the engine beside the model; the others are whole servers."""
+"""One seed of so many drives the engine beside the model."""
+ISOLATION_EVERY, ISOLATION_SEED = 16, 5
+"""One seed of so many, from that on, is two servers, with and without a neighbour. All others are whole servers."""
 LOCKSTEP_SHARE = 4
 """An act beside the model costs about so many times as much as one of a whole server, so there are fewer of them."""
+ISOLATION_SHARE = 4
+"""The same for two servers with a neighbour."""
+SHARES = {"server": 1, "lockstep": LOCKSTEP_SHARE, "isolation": ISOLATION_SHARE}
+"""Of the steps of a whole server, by world: one in so many."""
 
 
 class World(Protocol):
@@ -132,7 +139,9 @@ def run(
 
 def world_of(seed: int) -> str:
     """Which world a seed runs."""
-    return "lockstep" if seed % LOCKSTEP_EVERY == LOCKSTEP_EVERY - 1 else "server"
+    if seed % LOCKSTEP_EVERY == LOCKSTEP_EVERY - 1:
+        return "lockstep"
+    return "isolation" if seed % ISOLATION_EVERY == ISOLATION_SEED else "server"
 
 
 def run_seed(
@@ -149,7 +158,7 @@ def run_seed(
     choices = RecordedChoices(seed)
     swarm = Swarm.draw(choices, faults)
     trace = Trace(name, seed, dict(swarm.rates), [], plant)
-    count = steps // LOCKSTEP_SHARE if name == "lockstep" else steps
+    count = steps // SHARES[name]
 
     def play(step: Callable[[], None]) -> None:
         for _ in range(count):
@@ -189,6 +198,8 @@ def _play(
         world: World
         if trace.world == "lockstep":
             world = LockstepRun(trace.seed, choices, swarm)
+        elif trace.world == "isolation":
+            world = IsolationWorld(trace.seed, choices, swarm, machine)
         else:
             world = ServerWorld(trace.seed, choices, swarm, machine, narrate=narrate)
 

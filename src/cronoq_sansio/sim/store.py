@@ -31,12 +31,12 @@ class Fenced(Exception):
 class SimStore:
     """One store, over all incarnations of the server."""
 
-    def __init__(self, *, volatile: bool) -> None:
+    def __init__(self, *, volatile: bool, first_task: int = 1) -> None:
         self.volatile = volatile
         """It forgets finished tasks, and a step is durable when it is made."""
         self.rows = NaiveStore()
         self.epoch = 0
-        self._highest = 0
+        self._highest = first_task - 1
         self._finished: list[int] = []
         """Ids of finished tasks, ascending."""
         self._by_key: dict[str, int] = {}

@@ -29,6 +29,7 @@ from cronoq_sansio.sim.ledger import Ledger
 from cronoq_sansio.sim.narrator import Narrator
 from cronoq_sansio.sim.node import Node
 from cronoq_sansio.sim.operators import Operators
+from cronoq_sansio.sim.rush import Rush
 from cronoq_sansio.sim.store import SimStore
 from cronoq_sansio.sim.strangers import Strangers
 from cronoq_sansio.sim.together import Together
@@ -48,6 +49,8 @@ ACTS: tuple[str, ...] = tuple(
     for _ in range(often)
 )
 """What may happen in a step, each as often as it is to be chosen. The first pick of a step is an index of these."""
+BUSY_ACTS = (*ACTS, *(name for name, often in Rush.OFTEN.items() for _ in range(often)))
+"""The same of a busy world."""
 
 
 class Machine(Protocol):
@@ -84,8 +87,17 @@ class ServerWorld:
     """Everything that there is in one run."""
 
     def __init__(
-        self, seed: int, choices: Choices, swarm: Swarm, machine: MachineFactory | None = None, *, narrate: bool = False
+        self,
+        seed: int,
+        choices: Choices,
+        swarm: Swarm,
+        machine: MachineFactory | None = None,
+        *,
+        narrate: bool = False,
+        plan: worlds.Plan | None = None,
+        acts: Sequence[str] = (),
     ) -> None:
+        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step, by default of all."""
         self.seed = seed
         self.choices = choices
         self.pick = choices.pick
@@ -94,14 +106,15 @@ class ServerWorld:
         self.machine = machine or machine_of
         self.events = 0
         self._hash = OFFSET ^ seed
-        plan = worlds.draw(Random(seed))
+        if plan is None:
+            plan = worlds.draw(Random(seed))
         self.settings = plan.settings
         self.herd = plan.herd
         self.now = plan.beginning
         self.wall_shift = 0
         """The wall clocks of all hosts are ahead of the world's time by so much."""
         self.narrator = Narrator(self) if narrate else None
-        self.store = SimStore(volatile=plan.volatile)
+        self.store = SimStore(volatile=plan.volatile, first_task=plan.first_task)
         self.ledger = Ledger(self)
         self.nodes: list[Node] = []
         """Those that serve; more than one only while a new one has taken over and the old one does not know it."""
@@ -111,6 +124,7 @@ class ServerWorld:
         self.operators = Operators(self)
         self.strangers = Strangers(self)
         self.together = Together(self)
+        self.rush = Rush(self)
         self.performers: dict[type, Callable[[Node, Any], None]] = {
             m.Reply: self.callers.replied,
             m.Reject: self.callers.rejected,
@@ -124,7 +138,8 @@ class ServerWorld:
             LogDrop: Node.dropped,
         }
         self._next_scan = FULL_SCAN
-        actors = (self.callers, self.workers, self.strangers, self.operators, self.together)
+        actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
+        self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
         self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
         self.operators.start_term(skew=plan.skew)
 
@@ -132,7 +147,7 @@ class ServerWorld:
 
     def step(self) -> None:
         """One act."""
-        name = self.pick(ACTS)
+        name = self.pick(self._names)
         if not self.nodes:
             name = "restart"
         if self.narrator is not None:
@@ -140,6 +155,10 @@ class ServerWorld:
         self._acts[name]()
         for node in self.nodes:
             node.flush()
+        self.look()
+
+    def look(self) -> None:
+        """Recount everything, when enough has happened since the last time."""
         if self.events >= self._next_scan:
             self._next_scan = self.events + FULL_SCAN
             checks.scan(self)
@@ -163,10 +182,14 @@ class ServerWorld:
         """Whether a kind of fault happens in this world at all."""
         return self.swarm.rates[kind] > 0
 
-    def strikes(self, kind: str, operation: str) -> bool:
-        """Whether a fault happens now to this operation."""
+    def strikes(self, kind: str, operation: str, often: int = 1) -> bool:
+        """Whether a fault happens now to this operation; `often` times as often as usual where it is rarely met."""
         rate = self.swarm.rates[kind]
-        if not rate or self.pick(range(rate)) != rate - 1:
+        if not rate:
+            return False
+        if often > 1:
+            rate = max(rate // often, 1)
+        if self.pick(range(rate)) != rate - 1:
             return False
         self.strike(kind, operation)
         return True

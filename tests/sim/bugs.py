@@ -3,7 +3,7 @@
 from contextlib import suppress
 
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.planting import Plant
+from cronoq_sansio.sim.planting import Patch, Plant
 from cronoq_sansio.sim.plants import PLANTS
 from cronoq_sansio.sim.world import ServerWorld
 
@@ -36,3 +36,11 @@ def on_lost_reports(world):
 def at_once(world):
     """Needs nothing."""
     return True
+
+
+def failing(monkeypatch, breaks, kind=Kind.SAFETY):
+    """Every run of this test has the bug, not only those that plant it."""
+    name = plant(monkeypatch, "test-bug", breaks, kind)
+    patch = Patch()
+    PLANTS[name].apply(patch)
+    return patch

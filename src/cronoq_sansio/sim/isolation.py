@@ -102,7 +102,9 @@ class Side(ServerWorld):
             self._line(action.call.sink, "begins")
         elif kind is m.SendEvent:
             watchers: list[Any] = [call.sink for call in action.calls if call.open and self.mine(call.sink)]
-            for ask in sorted(watchers, key=lambda ask: ask.number):  # watchers of everything come before those of pools
+            for ask in sorted(
+                watchers, key=lambda ask: ask.number
+            ):  # watchers of everything come before those of pools
                 self._line(ask, plain(action.event))
         elif kind is m.SendLease:
             lease = action.lease

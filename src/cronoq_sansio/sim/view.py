@@ -97,6 +97,8 @@ class View:
         self.recovering = True
         self.set = False
         """The wall clock was set since the term began."""
+        self._aged = True
+        """Whoever came later is younger. Not so when the wall clock was set back before the term began."""
         self._output_of = 0
         self._whole: dict[str, int] = {}
         """Of each batch that this step inserts: how many members without a key."""
@@ -120,9 +122,12 @@ class View:
         """The rows that the term recovers from."""
         rows, wall = self._world.store.rows, self.now + self.offset
         live = rows.live()
+        latest = 0
         for task_id in live:
             row, state = rows.inserted[task_id], rows.states.get(task_id)
             arrival = min(row.arrival, wall) - self.offset
+            self._aged = self._aged and arrival >= latest
+            latest = arrival
             shadow = Shadow(row.spec, READY, 0, row.max_attempts, arrival)
             if state is not None:
                 shadow.status, shadow.attempt, shadow.first_started = state.status, state.attempt, state.first_started
@@ -247,7 +252,10 @@ class View:
             raise fault("a task starts that has missed its start", f"{record}, {late} ns too late")
 
     def _check_turn(self, task_id: int, shadow: Shadow, lanes: tuple[list[int], ...]) -> None:
-        """No plain task of the pool that is READY for sure has a higher score, or an older place in the same class."""
+        """No plain task of the pool that is READY for sure has a higher score, or an older place in the same class.
+
+        The head of a queue may be another one that is not plain; it is older then, and its score is higher still.
+        """
         now, live, own = self.now, self.live, shadow.spec.priority
         points = BASE[own] + min(AGING * (now - shadow.arrival), AGE_CAP)
         for priority, lane in enumerate(lanes):
@@ -259,6 +267,8 @@ class View:
             if priority == own:
                 if first < task_id:
                     raise fault("a plain task overtakes one of its class", f"task {task_id} before {first}")
+                continue
+            if not self._aged:
                 continue
             theirs = BASE[priority] + min(AGING * (now - live[first].arrival), AGE_CAP)
             if theirs > points or (theirs == points and priority < own):

@@ -69,6 +69,8 @@ class Healing:
         self._joined: dict[tuple[str, Labels], None] = {}
         self._waits: dict[Ask, int] = {}
         """Calls of this phase that wait for a task."""
+        self._again: list[int] = []
+        """Tasks that somebody does not want to wait for any longer; once all have ended he asks again."""
         self._told: dict[Ask, dict[int, None]] = {}
         """Of each watch the ends that it was told of."""
         self._ended_before: frozenset[int] = frozenset()
@@ -122,9 +124,8 @@ class Healing:
         self._settle(node, work=False)
         self._ended_before = frozenset(self._finished())
         for worker in node.workers:
-            if node.engine.pool_settings(worker.pool).lease_ttl < SHORT_LEASE:
-                for lease_id in worker.leases:
-                    self._run_on[lease_id] = world.now + SHORT_LEASE
+            if worker.leases and (ttl := node.engine.pool_settings(worker.pool).lease_ttl) < SHORT_LEASE:
+                self._run_on |= dict.fromkeys(worker.leases, world.now + ttl + ttl // 2)
         for ask in node.asks:
             if ask.op == "watch":
                 self._told[ask] = {}
@@ -175,6 +176,7 @@ class Healing:
         now, inbox = self.world.now, node.inbox
         beats = bool(self._run_on) and now >= self._wake_for_beats
         if beats:
+            self._run_on = {lease: until for lease, until in self._run_on.items() if until > now}
             self._wake_for_beats = now + min(pool.lease_ttl for pool in node.settings.pools) // 3
         for worker in node.workers:
             stream = worker.stream
@@ -192,7 +194,7 @@ class Healing:
                     inbox.append(m.WorkerSent(stream, m.Complete(lease, b"%d" % lease, "")))
 
     def _help(self, node: Node) -> None:
-        """Workers come for whatever nobody could run, schedules are removed, and broken waits begin again."""
+        """Workers come for whatever nobody could run, and schedules are removed."""
         for pool in node.engine.pools.values():
             for labels in pool.groups.demands:
                 if (pool.name, labels) not in self._joined:
@@ -241,7 +243,7 @@ class Healing:
     def _replied(self, _node: Node, action: m.Reply) -> None:
         self._waits.pop(action.call.sink, None)  # type: ignore[call-overload]
 
-    def _rejected(self, node: Node, action: m.Reject) -> None:
+    def _rejected(self, _node: Node, action: m.Reject) -> None:
         ask: Any = action.call.sink
         self._told.pop(ask, None)
         task_id = self._waits.pop(ask, 0)
@@ -251,7 +253,7 @@ class Healing:
         ended = self._rows.finished(task_id) is not None
         if rejection.code is not Code.DEADLINE_EXCEEDED or ended:
             raise Violation(Kind.LIVENESS, "a wait does not get the end of its task", f"task {task_id}: {rejection}")
-        self._wait_for(node, task_id)
+        self._again.append(task_id)
 
     def _event(self, _node: Node, action: m.SendEvent) -> None:
         if action.event.status >= SUCCEEDED:
@@ -270,6 +272,9 @@ class Healing:
 
     def _hold_promises(self, node: Node) -> None:
         """All tasks have ended: so has every call, and every watcher has heard of all of it."""
+        for task_id in self._again:
+            self._wait_for(node, task_id)
+        self._settle(node)
         for ask in node.asks:
             if ask.op != "watch":
                 raise Violation(Kind.LIVENESS, "a call is never answered", f"{ask.op}: {ask.request}")

@@ -22,7 +22,7 @@ from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.service.messages_recurring import LogDrop
-from cronoq_sansio.settings import LimitSettings, ResourceSettings
+from cronoq_sansio.settings import LimitSettings, OutputSettings, ResourceSettings
 from cronoq_sansio.sim import healing, worlds
 from cronoq_sansio.sim.anonymous import FIRST_TASK, Names, translated
 from cronoq_sansio.sim.callers import Ask, Callers
@@ -39,6 +39,7 @@ FAULTS = frozenset(
     (
         *("report lost", "report duplicated", "report delayed", "zombie", "worker death", "heartbeat at the edge"),
         *("slots cut", "reply lost", "caller gone", "deadline", "asked twice", "query refused"),
+        *("report after the end", "odd worker"),
     )
 )
 """What may happen to the tenant's callers and workers."""
@@ -46,6 +47,8 @@ ACTS: tuple[str, ...] = (
     *(name for actor in (Callers, Workers) for name, often in actor.OFTEN.items() for _ in range(often)),
     *("pass_time",) * 12,
     *("answer",) * 6,
+    *("haunt",) * 4,
+    *("report_too_late", "come_oddly") * 2,
 )
 RESOURCES = (
     ResourceSettings("press", "semaphore", permits=3),
@@ -70,6 +73,7 @@ def plan_for(seed: int) -> worlds.Plan:
     settings = replace(
         settings,
         limits=limits,
+        outputs=OutputSettings(),
         pools=tuple(replace(pool, retry=replace(pool.retry, jitter=False)) for pool in pools),
         resources=(*settings.resources, *RESOURCES),
     )
@@ -202,7 +206,7 @@ class Loaded(Side):
             worker = self._workers[event.stream]
             node.inbox.append(m.WorkerSent(worker.stream, self._translated(event.message)))
         elif kind is m.WorkerGone:
-            worker = self._workers.pop(event.stream)
+            worker = self._workers[event.stream]
             node.workers.pop(worker, None)
             node.inbox.append(m.WorkerGone(worker.stream, event.why))
         else:

@@ -182,10 +182,14 @@ class ServerWorld:
         """Whether a kind of fault happens in this world at all."""
         return self.swarm.rates[kind] > 0
 
-    def strikes(self, kind: str, operation: str) -> bool:
-        """Whether a fault happens now to this operation."""
+    def strikes(self, kind: str, operation: str, often: int = 1) -> bool:
+        """Whether a fault happens now to this operation; `often` times as often as usual where it is rarely met."""
         rate = self.swarm.rates[kind]
-        if not rate or self.pick(range(rate)) != rate - 1:
+        if not rate:
+            return False
+        if often > 1:
+            rate = max(rate // often, 1)
+        if self.pick(range(rate)) != rate - 1:
             return False
         self.strike(kind, operation)
         return True

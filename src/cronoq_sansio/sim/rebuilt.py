@@ -4,10 +4,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.engine.records import LoadedRecord, TaskFinished, TaskLoaded
+from cronoq_sansio.engine.records import LoadedRecord, RecurringLoaded, TaskLoaded
 from cronoq_sansio.engine.task import Retained
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.shadow import BLOCKED, READY, RETRYING, RUNNING, SKIPPED
+from cronoq_sansio.sim.shadow import BLOCKED, READY, RETRYING, RUNNING
+from cronoq_sansio.spec import Overlap, RecurringSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Task
@@ -27,8 +28,6 @@ def check(node: "Node") -> None:
     if node.view.set or not node.settled() or node.epoch != node.world.store.epoch:
         return
     mine, other = node.engine, rebuild(node)
-    if any(type(record) is TaskFinished and record.status == SKIPPED for record in other.step.writes):
-        return  # which starts overlap was judged anew, by the schedules of now
     since = max(node.now, _oldest(mine), _oldest(other))
     wrong = [
         *_differ("live tasks", _live(mine), _live(other)),
@@ -41,7 +40,11 @@ def check(node: "Node") -> None:
 
 
 def rebuild(node: "Node") -> Engine:
-    """From the rows as they are. Lost attempts do not end a task in it, so that nothing follows from that."""
+    """From the rows as they are. Lost attempts do not end a task in it, so that nothing follows from that.
+
+    Nor does it skip occurrences: recovery asks the policy of today which of them overlap, and those of a schedule that
+    was replaced came under another one.
+    """
     engine, now = node.engine, node.now
     other = Engine.recover(
         node.settings,
@@ -52,17 +55,23 @@ def rebuild(node: "Node") -> Engine:
         wall_offset=engine.wall_offset,
     )
     rows = node.world.store.load(now + engine.wall_offset - node.settings.limits.key_retention)
-    other.load([_with_one_more(row) for row in rows])
+    other.load([_as_it_was(row) for row in rows])
     while other.settle(now):
         pass
     other.begin(now)
     return other
 
 
-def _with_one_more(row: LoadedRecord) -> LoadedRecord:
+def _as_it_was(row: LoadedRecord) -> LoadedRecord:
     if type(row) is TaskLoaded and row.changed is not None and row.changed.status == RUNNING:
         return replace(row, inserted=replace(row.inserted, max_attempts=row.inserted.max_attempts + 1))
+    if type(row) is RecurringLoaded:
+        return replace(row, stored=replace(row.stored, spec=_never_skipped(row.stored.spec)))
     return row
+
+
+def _never_skipped(spec: RecurringSpec) -> RecurringSpec:
+    return replace(spec, overlap=int(Overlap.ALLOW)) if spec.overlap == Overlap.SKIP else spec
 
 
 def _differ(what: str, mine: dict[str, object], other: dict[str, object]) -> list[str]:
@@ -92,7 +101,7 @@ def _edges(engine: Engine) -> dict[str, object]:
 def _schedules(engine: Engine) -> dict[str, object]:
     """Without those of the file: whether there was room for one when a term began is not the same at any time."""
     return {
-        view.spec.name: (view.spec, view.next, view.last_task)
+        view.spec.name: (_never_skipped(view.spec), view.next, view.last_task)
         for view in engine.list_recurring()
         if not view.spec.configured
     }

@@ -37,6 +37,7 @@ def scan(world: "ServerWorld") -> None:
         node.service.check_invariants()
         written(node)
         counted(node)
+        taken(node)
         held(node)
         watched(node)
         wakeups.check(node)
@@ -135,6 +136,14 @@ def counted(node: "Node") -> None:
                 f"{pool.name}: {pool.pending_by_class} {pool.busy}, counted {pending[pool.name]} {busy[pool.name]}"
             )
             raise fault("counters of a pool are not what was written", details)
+
+
+def taken(node: "Node") -> None:
+    """As much of each resource is spare as the writes say; what is promised to a task is nobody's."""
+    for name, stock in node.engine.resources._stocks.items():
+        spare, counted_spare = stock.spare(node.now) + stock.promised, node.view.units[name].spare(node.now)
+        if spare != counted_spare:
+            raise fault("a resource has other units than were left", f"{name}: {spare}, counted {counted_spare}")
 
 
 def held(node: "Node") -> None:

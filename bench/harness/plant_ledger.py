@@ -7,10 +7,13 @@ import json
 import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import astuple, dataclass, field
 from os import replace
 from pathlib import Path
 from typing import Any
+
+APART = 100_000
+"""Seeds between the beginnings of two series."""
 
 
 @dataclass
@@ -20,13 +23,17 @@ class Found:
     series: int
     needed: int
     """Seeds until it was found; 0 = never."""
-    seed: int = -1
-    """The one that failed."""
-    kind: str = ""
-    what: str = ""
-    world: str = ""
     took: float = 0.0
     """Seconds for the seed that failed."""
+    kind: str = ""
+    """A `Kind`, or HANG for a seed that does not end."""
+    what: str = ""
+    """The words of the failure."""
+
+    @property
+    def seed(self) -> int:
+        """The one that failed."""
+        return self.series * APART + self.needed - 1
 
 
 @dataclass
@@ -40,10 +47,9 @@ class Entry:
         needed = [found.needed or cap + 1 for found in self.series]
         return statistics.median(needed) if needed else cap + 1
 
-    def quickest(self) -> Found | None:
-        """The seed that finds it with the least work."""
-        hits = [found for found in self.series if found.needed]
-        return min(hits, key=lambda found: found.took, default=None)
+    def seeds(self) -> list[int]:
+        """Those that find it, the one with the least work first."""
+        return [found.seed for found in sorted(self.series, key=lambda found: found.took) if found.needed]
 
     def usual(self) -> tuple[str, str]:
         """The kind of failure, and the words, with which it is found most often."""
@@ -63,7 +69,7 @@ class Ledger:
             document = json.loads(path.read_text(encoding="utf-8"))
             self.cap, self.machine = document["cap"], document["machine"]
             for name, series in document["plants"].items():
-                self.plants[name] = Entry([Found(**found) for found in series])
+                self.plants[name] = Entry([Found(*found) for found in series])
 
     def missing(self, names: Sequence[str], count: int) -> list[tuple[str, int]]:
         """Plant and number of each series that was not played yet."""
@@ -82,7 +88,7 @@ class Ledger:
     def save(self, names: Sequence[str], machine: Mapping[str, Any]) -> None:
         """Write the file, for these plants."""
         self.machine = dict(machine)
-        plants = {name: [asdict(found) for found in self.plants[name].series] for name in names if name in self.plants}
+        plants = {name: [astuple(found) for found in self.plants[name].series] for name in names if name in self.plants}
         lines = ",\n".join(f"  {json.dumps(name)}: {json.dumps(found)}" for name, found in plants.items())
         head = json.dumps({"cap": self.cap, "machine": self.machine}, indent=1)[:-2]
         fresh = self._path.with_suffix(".new")

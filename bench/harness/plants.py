@@ -17,10 +17,8 @@ from types import FrameType
 from cronoq_sansio.sim import run_seed
 from cronoq_sansio.sim.run import STEPS
 from harness.machine import processor
-from harness.plant_ledger import Found, Ledger
+from harness.plant_ledger import APART, Found, Ledger
 
-APART = 100_000
-"""Seeds between the beginnings of two series."""
 LONGEST = 60
 """Seconds after which a seed hangs."""
 
@@ -52,11 +50,11 @@ def search(plant: str, series: int, cap: int, steps: int = STEPS) -> Found:
             with _patience(LONGEST):
                 outcome = run_seed(seed, plant=plant, steps=steps)
         except _Hang:
-            return Found(series, count, seed, "HANG", "a seed does not end", "", LONGEST)
+            return Found(series, count, LONGEST, "HANG", "a seed does not end")
         took = time.perf_counter() - begun
         failure = outcome.failure
         if failure is not None and run_seed(seed, steps=steps).failure is None:
-            return Found(series, count, seed, failure.kind.name, failure.what, outcome.world, round(took, 3))
+            return Found(series, count, round(took, 3), failure.kind.name, failure.what)
     return Found(series, 0)
 
 

@@ -128,9 +128,9 @@ MAX_REDIRECTS = 3  #: client.md section 3: in a row; a fourth says that the shar
 # --- scenarios, which are run in virtual time
 
 MAX_SCENARIO_RATE = 1_000_000  #: arrivals per second of one entry; a run that has more is too long for any machine
-MAX_SCENARIO_TASKS = 10_000_000  #: of a run: 20 minutes of work, and 160 MB for two times of each
+MAX_SCENARIO_TASKS = 10_000_000  #: of a run: 10 minutes of work, and 160 MB for two times of each
 MAX_SCENARIO_LIVE = 1_000_000  #: tasks at a time, about 1.5 GB; a run that has more stops and says so
-MAX_SCENARIO_EVENTS = 50_000_000  #: of a run, five per task: half an hour of work
+MAX_SCENARIO_EVENTS = 50_000_000  #: of a run, five per task: 25 minutes of work
 MAX_SCENARIO_LOOKS = 100_000  #: at the targets of autoscalers in a run, about 0.1 ms each; a day of one per second
 
 # --- the store pipeline

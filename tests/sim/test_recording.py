@@ -1,11 +1,14 @@
 """Recordings are replayed to the same state; what differs, breaks, raises or is damaged is named with its place."""
 
 import json
+import re
 from dataclasses import replace
 from random import Random
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import lifecycle
@@ -117,14 +120,14 @@ def test_a_day_is_replayed_to_the_same_state() -> None:
 
 
 def test_neither_payloads_nor_outputs_nor_credentials_are_in_it() -> None:
-    settings = replace(
+    secret = replace(
         SETTINGS,
         auth=AuthSettings((TokenSettings("admin", b"digest of a token"),)),
         server=ServerSettings(("secret-host", 1), tls=TlsSettings("secret-cert.pem", "secret-key.pem")),
         store=StoreSettings("sqlite", "/secret-place/tasks.db"),
         recurring=(RecurringSpec("n", "0 3 * * *", "", replace(SPEC, payload=CANARY), configured=True),),
     )
-    text = "".join(day(Term(settings)).end())
+    text = "".join(day(Term(secret)).end())
     assert "canary" not in text and "secret" not in text and CANARY.hex() not in text and "digest of" not in text
     assert replay_recording(text.splitlines(keepends=True)).outcome == "same"
     assert without_secrets(SETTINGS) == SETTINGS
@@ -397,3 +400,32 @@ def test_everything_that_is_written_or_said_is_in_the_checksum() -> None:
     assert set(WRITES) == set(get_args(Record))
     assert set(Said(References())._actions) == set(get_args(ServiceAction))
     assert {SubmitReply, BatchReply} < set(get_args(Message))
+
+
+LINES = day(Term(records=records())).end()
+NUMBERS = re.compile(r"(?<![\w\"])-?[0-9]+")
+
+
+@settings(max_examples=60)
+@given(st.data())
+def test_whatever_becomes_of_a_file_the_replay_says_what_is_wrong_with_it(data: st.DataObject) -> None:
+    lines = list(LINES)
+    for _ in range(data.draw(st.integers(1, 3))):
+        at = data.draw(st.integers(0, len(lines) - 1))
+        line = lines[at]
+        deed = data.draw(st.integers(0, 4))
+        if deed == 0:
+            del lines[at]
+        elif deed == 1:
+            lines.insert(data.draw(st.integers(0, len(lines))), line)
+        elif deed == 2:
+            place = data.draw(st.integers(0, len(line) - 1))
+            lines[at] = line[:place] + data.draw(st.sampled_from('x"{}[],:-0\n')) + line[place + 1 :]
+        elif found := list(NUMBERS.finditer(line)):
+            number = data.draw(st.sampled_from(found))
+            other = data.draw(
+                st.sampled_from(["-1", "0", "1", "99", "1e3", "null", "true", '"x"', "[]", "{}", str(1 << 63)])
+            )
+            lines[at] = line[: number.start()] + other + line[number.end() :]
+    report = replay_recording(lines)
+    assert report.exit_code in (0, 2, 3, 5) and report.detail

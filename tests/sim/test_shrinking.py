@@ -85,7 +85,7 @@ def test_progress_is_told(lost):
     told = []
     shrunk(lost, 3_000, lambda steps, kinds, share: told.append((steps, kinds, share)))
     shares = [share for _, _, share in told]
-    assert shares == sorted(shares) and 0 < shares[0] and shares[-1] <= 1
+    assert shares == sorted(shares) and shares[0] > 0 and shares[-1] <= 1
     assert told[-1][0] <= len(lost.trace.steps)
 
 

@@ -1,4 +1,4 @@
-"""Decision traces as files: what is written is read again, is played to the same end, and what is damaged is refused."""
+"""Decision traces as files: what is written is read and played again, what is damaged is refused."""
 
 import json
 import re
@@ -51,7 +51,7 @@ def test_a_line_can_be_taken_out():
 
 def test_kinds_that_are_not_named_are_off():
     text = re.sub(r'"rates": \{.*?\}', '"rates": {"zombie": 4}', TEXT)
-    assert trace.decode(text).trace.rates == {name: OFF for name in RATES} | {"zombie": 4}
+    assert trace.decode(text).trace.rates == dict.fromkeys(RATES, OFF) | {"zombie": 4}
 
 
 def line_of(words):

@@ -240,7 +240,7 @@ class Shown:
         if self._terminal:
             self._next = now + REDRAWN
             self._drawn = True
-            width = max(os.get_terminal_size(sys.stderr.fileno()).columns - 1, 20)
+            width = columns() - 1
             sys.stderr.write(f"\r{text[:width]:<{width}}")
         else:
             self._next = now + EVERY
@@ -250,10 +250,14 @@ class Shown:
     def clear(self) -> None:
         """Take the line away."""
         if self._drawn:
-            width = max(os.get_terminal_size(sys.stderr.fileno()).columns - 1, 20)
-            sys.stderr.write(f"\r{' ' * width}\r")
+            sys.stderr.write(f"\r{' ' * (columns() - 1)}\r")
             sys.stderr.flush()
             self._drawn = False
+
+
+def columns() -> int:
+    """Of the terminal; one that does not know has 80."""
+    return max(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 20)
 
 
 def complain(text: str) -> None:

@@ -86,7 +86,10 @@ class Answers:
                 raise fault("a duplicate is of a task that does not have its key", ask, row)
             held = node.view.keys.finished.get(spec.key)
             asked = node.holders.calls.get(ask.call)
-            forgotten = held is not None and asked is not None and held[2] == task_id and held[1] <= asked.now
+            if asked is not None and held is not None and held[2] == task_id and held[0] <= asked.ends:
+                forgotten = held[1] <= asked.now
+            else:
+                forgotten = False
             if forgotten and task_id not in node.view.live:
                 raise fault("a submission is a duplicate of a task that is forgotten", ask, row)
         else:

@@ -21,6 +21,8 @@ MAX_UNSURE = 12
 """Requests that callers may ask again."""
 MAX_OPEN = 60
 """Calls that may be open on one node; a caller beyond that waits before it asks something."""
+AT_ONCE = ("workers", "snapshot")
+"""Calls that wait for nothing, so that nobody goes away before their answer."""
 WAITS = (None, 0, SECOND, 5 * SECOND)
 
 
@@ -68,8 +70,11 @@ class Callers:
         self._world = world
         self._pick = world.pick
         self.specs = Specs(world)
+        self._lots = world.swarm.lots({"deadline": 1, "asked twice": 1, "caller gone at once": 1})
         self._batches = 0
         self._number = 0
+        self._broken: list[Ask] = []
+        """Watches whose streams are broken, which nobody has noticed yet."""
         self.unsure: list[Ask] = []
         """What was asked and never answered."""
 
@@ -168,6 +173,8 @@ class Callers:
         for ask in node.asks:
             by_op[ask.op] = ask  # one of each: most that are open wait for a task, and those are not the only ones
         op = self._pick(list(by_op))
+        if op in AT_ONCE:
+            return
         if op == "watch" or self._world.strikes("caller gone", op):
             self.gone(node, by_op[op])
 
@@ -187,6 +194,10 @@ class Callers:
 
     def node(self, *, open_only: bool = False) -> "Node | None":
         """Some node that has room for a call, or has one open."""
+        while self._broken:
+            ask = self._broken.pop()
+            if ask in ask.node.asks:
+                self.gone(ask.node, ask)
         node = self._world.some_node()
         if node is None or (open_only and not node.asks):
             return None
@@ -205,14 +216,18 @@ class Callers:
     def request(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
         """Somebody asks this of that node; what callers and the network make of it."""
         world = self._world
-        deadline = None
-        if world.on("deadline") and world.strikes("deadline", op):
-            deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND))
-        ask = self.ask(node, op, request, marker, deadline)
-        if op in _CHANGES and world.on("asked twice") and world.strikes("asked twice", op):
+        fault = self._pick(self._lots)
+        if not fault or (fault == "asked twice" and op not in _CHANGES):
             self.ask(node, op, request, marker)
-        if world.on("caller gone at once") and world.strikes("caller gone at once", op):
-            self.gone(node, ask)
+        else:
+            world.strike(fault, op)
+            late = fault == "deadline"
+            deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND)) if late else None
+            ask = self.ask(node, op, request, marker, deadline)
+            if fault == "asked twice":
+                self.ask(node, op, request, marker)
+            elif not late:
+                self.gone(node, ask)
         if node.epoch != world.store.epoch:
             world.strike("stale leader", "change" if op in _CHANGES else "watch" if op == "watch" else "read")
 
@@ -268,7 +283,7 @@ class Callers:
             if call.open and ask in node.asks:  # the term hears of a caller that is gone with the next read
                 world.ledger.told(node, ask, action.event)
                 if breaks and world.strikes("reply lost", "watch"):
-                    self.gone(node, ask)
+                    self._broken.append(ask)
 
     def lost(self, node: "Node") -> None:
         """The term of a node is over: whoever waits for an answer hears that the outcome is unknown."""

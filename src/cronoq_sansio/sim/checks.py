@@ -1,14 +1,32 @@
-"""Full scans of a simulated world: everything is recounted, and compared with what was written."""
+"""Full scans of a simulated world: everything is recounted, and compared with what was written and said.
+
+They cost as much as there is, so they come every `world.FULL_SCAN` events and right after each recovery. This is the
+one place that looks into an engine; what it is compared with was seen from outside (`view.py`, `holders.py`).
+"""
 
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored
+from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.sim import rebuilt, wakeups
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.sim.shadow import BLOCKED, OVER, READY, RUNNING, Shadow
 
 if TYPE_CHECKING:
+    from cronoq_sansio.engine.task import Task
     from cronoq_sansio.sim.node import Node
     from cronoq_sansio.sim.world import ServerWorld
+
+SMALL = 40
+"""Live tasks up to which every step of stale reports is looked at; of more, one of `SAMPLE`."""
+SAMPLE = 16
+
+
+def fault(what: str, details: object) -> Violation:
+    """Something does not hold."""
+    return Violation(Kind.SAFETY, what, str(details))
 
 
 def scan(world: "ServerWorld") -> None:
@@ -16,26 +34,154 @@ def scan(world: "ServerWorld") -> None:
     for node in world.nodes:
         node.service.check_invariants()
         written(node)
+        counted(node)
+        held(node)
+        watched(node)
+        wakeups.check(node)
+        if at_rest(node):
+            idle(node)
+            rebuilt.check(node)
+
+
+def recovered(node: "Node", writes: list[Record]) -> None:
+    """A term has just begun: whatever the store has is alive, or was ended by this very recovery."""
+    written(node)
+    names = dict.fromkeys(node.world.store.rows.schedules)
+    for record in writes:
+        if type(record) is RecurringStored:
+            names[record.spec.name] = None
+        elif type(record) is RecurringDeleted:
+            names.pop(record.name, None)
+    alive = [view.spec.name for view in node.engine.list_recurring()]
+    if sorted(names) != alive:
+        raise fault("schedules after a recovery are not those that are stored", f"{alive}, stored: {sorted(names)}")
+
+
+def at_rest(node: "Node") -> bool:
+    """Nothing is due, nothing is left to do, and nothing is held back."""
+    engine, due = node.engine, node.outbox.next_timeout()
+    busy = engine._more or engine._held or engine.dependencies.held or engine.dependencies.unsettled
+    return not busy and (due is None or due > node.now)
 
 
 def written(node: "Node") -> None:
     """What was written is what is in memory."""
     live, shadows = node.engine.tasks.live, node.view.live
     if differ := sorted(live.keys() ^ shadows.keys()):
-        raise Violation(Kind.SAFETY, "live tasks are not those that were written", f"tasks {differ}")
+        raise fault("live tasks are not those that were written", f"tasks {differ}")
+    settled = not (node.engine.dependencies.held or node.engine.dependencies.unsettled)
     for task_id, task in live.items():
         shadow = shadows[task_id]
-        running = task.status == TaskStatus.RUNNING
-        if running != (shadow.status == TaskStatus.RUNNING) or task.attempt != shadow.attempt:
-            raise Violation(Kind.SAFETY, "a task is not what was written of it", f"{task}, written: {shadow.status}")
+        if (task.status == RUNNING) != (shadow.status == RUNNING) or task.attempt != shadow.attempt:
+            raise fault("a task is not what was written of it", f"{task}, written: {shadow.status} {shadow.attempt}")
+        if task.max_attempts != shadow.max_attempts or task.first_started != shadow.first_started:
+            raise fault("a task is not what was written of it", f"{task}, {task.max_attempts}, {task.first_started}")
+        if settled:
+            _judged(task, shadow)
+    _keys(node)
+
+
+def _judged(task: "Task", shadow: Shadow) -> None:
+    """A task waits for others exactly while it must."""
+    if shadow.impossible:
+        raise fault("a task lives on that can never run", task)
+    if (task.status == BLOCKED) == shadow.may_run():
+        raise fault("a task waits for nobody, or does not wait", f"{task}, {shadow.edges}, {shadow.awaited}")
+
+
+def _keys(node: "Node") -> None:
+    """Keys are remembered as long as they have to be, and not longer."""
+    tasks, keys, now = node.engine.tasks, node.view.keys, node.now
+    for key, task_id in keys.live.items():
+        known = tasks.by_key(key, now)
+        if known is not tasks.live[task_id]:
+            raise fault("a live task does not have its key", f"{key!r}: {known}, written: {task_id}")
+    node.view.now = max(node.view.now, now)
+    for key, entry in keys.finished.items():
+        if key in keys.live:
+            continue
+        known = tasks.by_key(key, now)
+        found = known.task_id if isinstance(known, Retained) else 0
+        if found != (entry[2] if keys.remembered(entry) else 0):
+            raise fault("a key is remembered too long, or not long enough", f"{key!r}: {found}, written: {entry}")
+
+
+def counted(node: "Node") -> None:
+    """Counters are what a recount of the writes says."""
+    view, snapshot = node.view, node.engine.snapshot(node.now)
+    wrong = [
+        f"{name}: {snapshot.totals[name]}, counted {count}"
+        for name, count in view.counts.items()
+        if snapshot.totals[name] != count
+    ]
+    told = (snapshot.live_tasks, snapshot.running, snapshot.pending)
+    counts = (len(view.live), view.running, len(view.live) - view.running)
+    if wrong or told != counts:
+        raise fault("counters are not what was written", f"{wrong} {told}, counted {counts}")
+    pending = {pool.name: [0, 0, 0, 0] for pool in snapshot.pools}
+    busy = dict.fromkeys(pending, 0)
+    for shadow in view.live.values():
+        spec = shadow.spec
+        if shadow.status == RUNNING:
+            busy[spec.pool] += 1
+        else:
+            pending[spec.pool][spec.priority] += 1
+    for pool in snapshot.pools:
+        if list(pool.pending_by_class) != pending[pool.name] or pool.busy != busy[pool.name]:
+            details = (
+                f"{pool.name}: {pool.pending_by_class} {pool.busy}, counted {pending[pool.name]} {busy[pool.name]}"
+            )
+            raise fault("counters of a pool are not what was written", details)
+
+
+def held(node: "Node") -> None:
+    """Workers have what the engine thinks that they have."""
+    engine = sorted(lease.id for lease in node.engine.leases.live.values() if lease.held)
+    told = sorted(node.holders.held)
+    if engine != told:
+        raise fault("workers do not have the leases that the engine thinks they have", f"{engine}, sent: {told}")
+
+
+def watched(node: "Node") -> None:
+    """Every watcher was told of every end that it watches for."""
+    if not node.settled():
+        return
+    ends, view, rows = node.view.ends, node.holders.watching, node.world.store.rows.inserted
+    for ask, seen in view.items():
+        if ask not in node.asks:
+            continue  # it is gone, and the term will hear of it
+        request: m.Watch = ask.request
+        for task_id in ends[seen:]:
+            spec = rows[task_id].spec
+            named = not (request.ids or request.keys) or task_id in request.ids or spec.key in request.keys
+            wanted = named and (not request.pools or spec.pool in request.pools)
+            if wanted and ask.shown.get(task_id) != OVER:
+                raise fault("a watcher was not told of an end", f"{request}: task {task_id} {spec.key!r} {spec.pool}")
+    node.holders.watching = dict.fromkeys(view, len(ends))
+
+
+def idle(node: "Node") -> None:
+    """No READY task waits for which there is a slot and everything that it needs."""
+    engine, view, now = node.engine, node.view, node.now
+    for task_id, task in engine.tasks.live.items():
+        if task.status != READY:
+            continue
+        shadow = view.live[task_id]
+        if any(view.units[name].spare(now) < units for name, units in shadow.needs):
+            continue
+        labels = set(shadow.spec.scheduling.labels) if shadow.spec.scheduling is not None else set()
+        for group in engine.pools[shadow.spec.pool].groups.by_labels.values():
+            if group.filled < group.capacity and labels <= set(group.labels):
+                raise fault("a task waits for what is there", f"{task}: {shadow.needs}, group {group.labels}")
 
 
 def digest(node: "Node") -> object:
     """Of what a stale report must not change; None when something else may happen in the next step too."""
-    due = node.outbox.next_timeout()
-    if due is not None and due <= node.now:
+    engine, due = node.engine, node.outbox.next_timeout()
+    if (due is not None and due <= node.now) or engine._more:
         return None
-    engine = node.engine
+    if len(engine.tasks.live) > SMALL and engine.number % SAMPLE:
+        return ()
     tasks = [(task.id, task.status, task.attempt, task.message) for task in engine.tasks.live.values()]
     leases = [(lease.id, lease.held, lease.beat, lease.started, lease.group) for lease in engine.leases.live.values()]
     slots = [(pool.groups.capacity, pool.groups.filled, pool.groups.held) for pool in engine.pools.values()]
@@ -45,6 +191,6 @@ def digest(node: "Node") -> object:
 def unmoved(node: "Node", step: Step[Any, Any], before: object) -> None:
     """A step in which there were stale reports only has changed nothing."""
     if step.writes or step.at_once:
-        raise Violation(Kind.SAFETY, "something follows from a stale report", f"{step.writes} {step.at_once}")
-    if digest(node) != before:
-        raise Violation(Kind.SAFETY, "a stale report changes the state", f"before: {before}")
+        raise fault("something follows from a stale report", f"{step.writes} {step.at_once}")
+    if before and digest(node) != before:
+        raise fault("a stale report changes the state", f"before: {before}")

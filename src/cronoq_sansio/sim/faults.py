@@ -15,11 +15,12 @@ OUTCOMES = ("complete", "fail", "nack", "heartbeat", "aborted")
 REPORTS = (*OUTCOMES, "slots")
 """What a worker says."""
 HELD_CALLS = (
-    *("submit", "submit and wait", "batch", "cancel", "get", "wait", "list", "watch"),
+    *("submit", "submit and wait", "batch", "cancel", "get", "wait", "list"),
     *("add schedule", "remove schedule", "list schedules"),
 )
-"""What a caller asks and may have to wait for: for the store, or for an end."""
-CALLS = (*HELD_CALLS, "workers", "snapshot")
+"""What a caller asks and may have to wait for: for the store, or for an end. Figures of the server wait for nothing,
+and the end of a watch is no fault: every watch ends like that."""
+CALLS = (*HELD_CALLS, "watch", "workers", "snapshot")
 """What a caller asks."""
 CHANGES = ("submit", "submit and wait", "batch", "cancel", "add schedule", "remove schedule")
 """Calls that change something."""
@@ -104,7 +105,7 @@ FAULTS = (
     ),
     Fault(
         "fault of the term",
-        ("everything in flight", "calls open", "workers connected", "idle"),
+        ("everything in flight", "calls open", "just begun"),
         "the term ends and a fresh one recovers",
         2,
     ),
@@ -122,16 +123,19 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 RATES = (4, 8, 16, 32, 64)
 """Of a kind that is on: it strikes once in so many chances."""
 OFF = 0
+LOTS = 512
+"""Of which one is drawn, so that the rarest kind has one."""
 
 
 class Swarm:
     """Which kinds are on in one world, and how often they strike."""
 
-    __slots__ = ("rates",)
+    __slots__ = ("_lots", "rates")
 
     def __init__(self, rates: dict[str, int]) -> None:
         self.rates = rates
         """Of every kind: once in so many chances; 0 = never."""
+        self._lots: list[list[str]] = []
 
     @classmethod
     def draw(cls, choices: Choices, allowed: Iterable[str]) -> "Swarm":
@@ -149,6 +153,21 @@ class Swarm:
     def heal(self) -> None:
         """No fault from now on."""
         self.rates = dict.fromkeys(self.rates, OFF)
+        for lots in self._lots:
+            lots[:] = [""]
+
+    def lots(self, rarer: dict[str, int]) -> list[str]:
+        """What to draw one of where one of several kinds may strike: the name of a kind, or nothing.
+
+        `rarer`: the kinds, and how much less often than usual each of them strikes there. One draw is cheaper than one
+        for each kind, and at most one of them strikes.
+        """
+        lots = [
+            kind for kind, times in rarer.items() if self.rates[kind] for _ in range(LOTS // (self.rates[kind] * times))
+        ]
+        lots += [""] * max(LOTS - len(lots), 1) if lots else [""]
+        self._lots.append(lots)
+        return lots
 
 
 class Coverage:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled
 from cronoq_sansio.service import messages as m
-from cronoq_sansio.settings import PoolSettings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.shadow import RUNNING
 from cronoq_sansio.values import value
@@ -63,6 +62,8 @@ class Asked:
     """In events of the world."""
     highest: int
     """The highest id of a task that was stored then."""
+    ends: int
+    """How many ends of tasks were known then (`Keys.count`)."""
     deadline: int | None
     request: Any
 
@@ -72,13 +73,14 @@ class Desk:
 
     __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots")
 
-    def __init__(self, worker: "Worker", worker_id: int, slots: int, pool: PoolSettings) -> None:
+    def __init__(self, worker: "Worker", worker_id: int, slots: int, cap: int) -> None:
         self.id = worker_id
         self.pool = worker.pool
         self.labels = worker.labels
         self.slots = slots
         """As the server knows them."""
-        self.cap = max(1, min(pool.max, pool.max_slots_per_worker))
+        self.cap = cap
+        """The most that the server grants it."""
         self.held: dict[int, Hold] = {}
         self.closing = False
 
@@ -96,6 +98,8 @@ class Holders:
         """By lease id."""
         self._passing: dict[int, Hold] = {}
         """Refused leases that may go to another worker."""
+        self._reported: dict[int, m.WorkerStream] = {}
+        """Leases whose outcome is reported in this step. What came before that in it may have ended them already."""
         self.desks: dict[m.WorkerStream, Desk] = {}
         self.waiting: dict[m.WorkerStream, int] = {}
         """Streams that were opened and did not register, with the time."""
@@ -138,6 +142,8 @@ class Holders:
         frozen = self._stopping or self._pressed
         stale = True
         self.alone = len(events) == 1
+        if self._reported:
+            self._reported = {}
         for event in events:
             kind = type(event)
             if kind is m.WorkerSent:
@@ -191,6 +197,7 @@ class Holders:
     def _drop(self, hold: Hold) -> None:
         del self.held[hold.lease]
         assert hold.stream is not None
+        self._reported[hold.lease] = hold.stream
         desk = self.desks.get(hold.stream)
         if desk is not None:
             del desk.held[hold.lease]
@@ -202,7 +209,8 @@ class Holders:
 
     def _call(self, event: m.CallReceived) -> None:
         world, request = self._node.world, event.request
-        self.calls[event.call] = Asked(self._node.now, world.events, world.ledger.highest, event.deadline, request)
+        highest, ends = world.ledger.highest, self._view.keys.count
+        self.calls[event.call] = Asked(self._node.now, world.events, highest, ends, event.deadline, request)
         if type(request) is m.SubmitBatch:
             ask: Any = event.call.sink
             world.ledger.tried(ask.marker)
@@ -294,17 +302,24 @@ class Holders:
             self._aborted(worker.stream, message)
         elif kind is m.Registered:
             self.waiting.pop(worker.stream, None)
-            pool = next(pool for pool in self._node.settings.pools if pool.name == worker.pool)
-            self.desks[worker.stream] = Desk(worker, message.worker_id, message.slots, pool)
+            self.desks[worker.stream] = Desk(worker, message.worker_id, message.slots, self._cap(worker.pool))
         elif kind is m.Shutdown:
             desk = self.desks.get(worker.stream)
             if desk is not None:
                 desk.closing = True
 
+    def _cap(self, name: str) -> int:
+        settings = self._node.settings
+        pool = next(pool for pool in settings.pools if pool.name == name)
+        return max(1, min(pool.max, pool.max_slots_per_worker, settings.limits.max_slots_per_worker))
+
     def _aborted(self, stream: m.WorkerStream, abort: m.AbortLease) -> None:
         hold = self._holding(stream, abort.lease)
         if hold is None:
-            raise fault("a worker is told to stop what it does not have", abort)
+            if self._reported.pop(abort.lease, None) is not stream:
+                raise fault("a worker is told to stop what it does not have", abort)
+            self._passing.pop(abort.lease, None)
+            return
         now = self._node.now - self.excused
         timeout, reason = hold.timeout, abort.reason
         if reason == EXPIRED:
@@ -319,6 +334,7 @@ class Holders:
         if shadow is not None and shadow.attempt == hold.attempt and shadow.status == RUNNING:
             raise fault("a worker is told to stop, and its attempt goes on", f"{abort}: {hold}")
         self._drop(hold)
+        del self._reported[hold.lease]
 
     def closed(self, worker: "Worker") -> None:
         """The server ends a stream."""

@@ -100,6 +100,7 @@ class Node:
         self.serving = True
         self.view.wrote(step.writes, self.now)
         self.view.begun()
+        checks.recovered(self, step.writes)
         if step.writes:
             self._steps.append(step)
         self._kick()
@@ -206,6 +207,10 @@ class Node:
             self.world.ledger.committed(records)
         else:
             self.flight = Transaction(steps[-1].number, records, self.world.now)
+
+    def settled(self) -> bool:
+        """Everything that was written is durable, and told."""
+        return self.flight is None and not self._steps
 
     def apply(self) -> bool:
         """The transaction in flight reaches the store. False when it was fenced, and the term is over."""

@@ -9,6 +9,7 @@ from cronoq_sansio.limits import MAX_STORE_OUTAGE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.sim import worlds
+from cronoq_sansio.sim.faults import BY_NAME
 from cronoq_sansio.sim.node import Node
 from cronoq_sansio.sim.store import writes_of
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
 STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
 OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
+RARE = ("return", "edge")
+"""Of `faults.WRITES`: few transactions hold them, and faults meet those more often."""
 MAX_NODES = 3
 CATCH_UP = 8  #: transactions that a quick store writes before time passes
 UNREADABLE = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
@@ -32,8 +35,9 @@ class Operators:
         "commit": 24,
         "answer": 6,
         "set_clock": 2,
-        "pause": 1,
+        "pause": 2,
         "hang": 1,
+        "die_telling": 2,
         "break_term": 1,
         "take_over": 1,
         "flap": 1,
@@ -43,6 +47,8 @@ class Operators:
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
         self._pick = world.pick
+        self._last_word = ""
+        """What a process tells last that dies while it tells."""
 
     # --- time
 
@@ -80,7 +86,7 @@ class Operators:
         met = "leases running" if node.engine.running else "nothing running"
         if node.flight is not None and self._pick((False, True)):
             met = "commit in flight"
-        if not world.strikes("pause", met):
+        if not world.strikes("pause", met, 4 if met == "nothing running" else 1):
             return
         lateness = self._pick((SECOND // 2 + 1, 3 * SECOND, 20 * SECOND))
         node.flush()
@@ -102,14 +108,17 @@ class Operators:
         node = flying[0] if len(flying) == 1 else self._pick(flying)
         flight = node.flight
         assert flight is not None
-        op = self._pick(writes_of(flight.records))
+        found = writes_of(flight.records)
+        rare = [one for one in found if one in RARE]
+        op = self._pick(rare if rare and world.one_in(2) else found)
+        often = 4 if op in RARE else 1
         strikes = world.strikes
         if strikes("commit refused", op):
             return
-        if strikes("crash before commit", op):
+        if strikes("crash before commit", op, often):
             self._crash(node)
             return
-        if len(world.nodes) < MAX_NODES and strikes("take-over", op):
+        if len(world.nodes) < MAX_NODES and strikes("take-over", op, often):
             self.start_term()
             return
         if not node.apply():
@@ -120,16 +129,13 @@ class Operators:
     def _applied(self, node: Node, op: str) -> None:
         """The transaction in flight is in the store: whether anybody hears of it."""
         world = self._world
-        strikes = world.strikes
-        if strikes("commit unknown", op):
+        often = 4 if op in RARE else 1
+        if world.strikes("commit unknown", op):
             return
-        if strikes("crash after commit", op):
+        if world.strikes("crash after commit", op, often):
             self._crash(node)
             return
-        if world.on("crash while telling") and self._pick(range(world.swarm.rates["crash while telling"])) == 0:
-            node.doomed = self._pick((1, 2, 3))
         node.confirm()
-        node.doomed = 0
 
     def _write(self, node: Node) -> bool:
         """The store takes the transaction in flight, without a fault of its own. False when the term is over."""
@@ -145,7 +151,8 @@ class Operators:
         node = world.some_node()
         if node is None or node.flight is None:
             return
-        if world.strikes("store outage", "leases running" if node.engine.running else "nothing running"):
+        running = node.engine.running
+        if world.strikes("store outage", "leases running" if running else "nothing running", 1 if running else 8):
             world.advance(MAX_STORE_OUTAGE + SECOND)
 
     def answer(self) -> None:
@@ -162,13 +169,26 @@ class Operators:
     # --- processes
 
     def doom(self, node: Node, action: Any) -> None:
-        """The process dies when it has told some, the last of them this."""
+        """The process dies when it has told some, the last of them this; or goes on until it tells what it must."""
         kind = type(action)
         told = "leases" if kind is m.SendLease else "events" if kind is m.SendEvent else "aborts"
         if kind is m.Reply or kind is m.Reject:
             told = "replies"
+        if told != self._last_word:
+            node.doomed = 1
+            return
         self._world.strike("crash while telling", told)
         self._crash(node)
+
+    def die_telling(self) -> None:
+        """The process will die when it tells something, and what it would have told beside that is never told."""
+        world = self._world
+        node = world.some_node()
+        if node is None or not world.on("crash while telling"):
+            return
+        if world.one_in(max(world.swarm.rates["crash while telling"] // 16, 1)):
+            self._last_word = self._pick(BY_NAME["crash while telling"].meets)
+            node.doomed = self._pick((1, 2, 3))
 
     def break_term(self) -> None:
         """A term ends by a fault; a fresh one recovers."""
@@ -176,8 +196,10 @@ class Operators:
         node = world.some_node()
         if node is None:
             return
-        met = "calls open" if node.asks else "workers connected" if node.workers else "idle"
-        if node.asks and node.flight is not None and node.engine.running:
+        if not node.asks:
+            return
+        met = "calls open"
+        if node.flight is not None and node.engine.running:
             met = "everything in flight"
         if not world.strikes("fault of the term", met):
             return
@@ -191,7 +213,7 @@ class Operators:
         world = self._world
         if world.store.volatile or not 0 < len(world.nodes) < MAX_NODES:
             return
-        if all(node.flight is None for node in world.nodes) and world.strikes("take-over", "nothing"):
+        if all(node.flight is None for node in world.nodes) and world.strikes("take-over", "nothing", 16):
             self.start_term()
 
     def flap(self) -> None:
@@ -210,7 +232,7 @@ class Operators:
         if node is None:
             return
         met = "leases running" if node.engine.running else "nothing running"
-        if node.stopping or world.strikes("graceful stop", met):
+        if node.stopping or world.strikes("graceful stop", met, 1 if node.engine.running else 4):
             if node.stopping:
                 world.strike("graceful stop", "asked again")
             node.stopping = True
@@ -223,10 +245,12 @@ class Operators:
             return
         world.advance(self._pick(OUTAGES))
         index = self._pick(range(worlds.OTHERS + 1))
-        if world.on("other settings") and world.strikes("other settings", worlds.NAMES[index]):
+        if world.on("other settings") and world.strikes("other settings", worlds.NAMES[index], 16):
             self.start_term(worlds.settings_after(world.settings, index))
         else:
             self.start_term()
+        if world.strikes("fault of the term", "just begun", 4):
+            world.nodes[-1].end("a fault")
 
     def start_term(self, settings: Settings | None = None, skew: int | None = None) -> None:
         """A process claims the store and recovers from it."""

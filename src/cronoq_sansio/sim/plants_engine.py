@@ -36,7 +36,7 @@ def urgency_has_another_horizon(patch: Patch) -> None:
 @plant
 def overdue_tasks_rise_faster(patch: Patch) -> None:
     """A task that is past its deadline overtakes more than it may."""
-    patch.setattr(dispatch, "OVERDUE", 200)
+    patch.setattr(dispatch, "OVERDUE", 1_000)
 
 
 @plant

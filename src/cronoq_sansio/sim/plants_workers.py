@@ -5,7 +5,7 @@ from typing import Any
 
 from cronoq_sansio.engine.events import AttemptFailed, DispatchReturned, GroupCapacitySet, LeaseRenewed, LeasesLost
 from cronoq_sansio.service import registration, workers
-from cronoq_sansio.service.messages import Complete, SendLease
+from cronoq_sansio.service.messages import SendLease
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.service.worker_session import Group, Session
 from cronoq_sansio.service.workers import Workers
@@ -193,22 +193,6 @@ def outputs_lose_their_last_byte(patch: Patch) -> None:
             lambda self, session, message: before(self, session, replace(message, output=message.output[:-1]))
         ),
     )
-
-
-@plant
-def failures_become_successes(patch: Patch) -> None:
-    """A failure with an empty message counts as a success."""
-
-    def make(before: Any) -> Any:
-        def fail(self: Any, session: Any, message: Any) -> None:
-            if message.message:
-                before(self, session, message)
-            else:
-                self._complete(session, Complete(message.lease, b"", ""))
-
-        return fail
-
-    patch.wrap(Workers, "_fail", make)
 
 
 # --- slots

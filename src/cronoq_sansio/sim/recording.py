@@ -219,7 +219,10 @@ class _Replay:
         assert engine is not None and head is not None and step is not None
         if self._said.take_begin(step) != said:
             raise _Over(DIVERGED, f"line {self.line}: what recovery wrote is not what it wrote when it was recorded")
-        self._service = Service(engine, head.settings, self._now, volatile=head.volatile)
+        try:
+            self._service = Service(engine, head.settings, self._now, volatile=head.volatile)
+        except Exception as error:
+            raise Malformed(f"no service can be made of these settings: {_fault(error)}") from error
         self._outbox = Outbox(self._service, volatile=head.volatile)
         self._check(None)
 

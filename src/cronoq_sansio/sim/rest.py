@@ -7,6 +7,7 @@ engine and service hold, so that what nobody thought of publishing is seen too.
 
 from typing import TYPE_CHECKING
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskFinished
@@ -43,6 +44,8 @@ GARBAGE = 8 * MAX_LANE_GARBAGE
 """Over all queues at one path."""
 EVERYTHING = 4
 """One term of so many is looked at down to the last container: that costs as much as a hundred events."""
+REFILL = 10 * SECOND
+"""In which the slowest bucket is full again."""
 SWEEPS = 20
 """Events after which every key that is over must be forgotten."""
 
@@ -61,7 +64,7 @@ def check(world: "ServerWorld", node: Node) -> "Baseline":
     states = world.store.rows.states.values()
     newest = max((state.finished for state in states if isinstance(state, TaskFinished)), default=0)
     ahead = max(newest - node.engine.wall(), 0)  # the wall clock was set back since
-    world.advance(ahead + node.settings.limits.key_retention + 1)
+    world.advance(ahead + max(node.settings.limits.key_retention, REFILL) + 1)
     for _ in range(SWEEPS):
         world.callers.ask(node, "remove schedule", RemoveRecurring("nobody"))
         node.flush()

@@ -1,14 +1,15 @@
 """Which seeds a run plays, and one play of one of them with what it cost. Pure: the clocks are arguments."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 from cronoq_sansio.sim.arguments import Options
 from cronoq_sansio.sim.failure import Trace
 from cronoq_sansio.sim.run import Outcome, replay, run_seed
-from cronoq_sansio.values import value
 
 
-@value
+# Plain data classes: a frozen value of a process under test cannot be read in one that is not.
+@dataclass(frozen=True, slots=True)
 class Play:
     """One seed that is to be run."""
 
@@ -19,7 +20,7 @@ class Play:
     world: str
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Played:
     """One seed that was run."""
 

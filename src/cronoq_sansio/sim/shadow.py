@@ -39,6 +39,7 @@ class Shadow:
         "first_started",
         "impossible",
         "lanes",
+        "latest",
         "max_attempts",
         "needs",
         "sent",
@@ -57,6 +58,8 @@ class Shadow:
         """On the term's scale of time, as everything here that is a time and not a fixed start."""
         self.due = 0
         """RETRYING: no attempt before that. BLOCKED and awaiting keys: it is skipped then."""
+        self.latest = 0
+        """The same, when the wall clock was set in the step that said it."""
         self.first_started = 0
         """Wall time."""
         self.sent = 0

@@ -1,6 +1,8 @@
 """Draws what callers ask for. Few keys, ids, labels and tenants, so that they collide."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
@@ -31,6 +33,25 @@ TIMES = tuple(seconds * SECOND for seconds in (-20, -1, 0, 1, 2, 3, 5, 8, 15))
 SOON = (0, 1, SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND)
 NEEDS = ("api", "db", "disk", "mail")
 TENANTS = ("", "red", "white", "blue")
+#: What is drawn together, because one pick is cheaper than several.
+KEYS_OR_NONE = (*KEYS, *[""] * len(KEYS))
+FORMS = (
+    *((*form, False) for form in product(KINDS, POOLS, (0, 1, 2, 2, 3), TIMEOUTS, RETRIES)),
+    *((kind, "nowhere", 2, None, None, False) for kind in KINDS for _ in range(5)),
+    *(("", pool, 2, None, None, True) for pool in POOLS for _ in range(4)),
+)
+"""Kind, pool, class, timeout, retries, and whether it is large."""
+RESTS = (
+    *product((None, 0, 2 * SECOND), (0, 1, SECOND, 4 * SECOND), TENANTS, POLICIES),
+    *[None] * (3 * 4 * len(TENANTS) * len(POLICIES) // 2),
+)
+"""Estimated time, tolerance, tenant, and what happens to a start that was missed; None = asks for nothing."""
+MOMENTS = tuple(product(TIMES, (False, False, True)))
+"""How far from now, and whether it is said like that."""
+DEADLINES = (*MOMENTS, *[None] * len(MOMENTS))
+STARTS = (*MOMENTS, *[None] * (2 * len(MOMENTS)))
+UNITS = (*(((need, units),) for need in NEEDS for units in (1, 1, 1, 2)), *[()] * (4 * len(NEEDS)))
+LABELS = (*DEMANDS, *[()] * (2 * len(DEMANDS)))
 PHASE = 64  #: specifications after which tasks begin to ask for other things
 LARGE = 5_000  #: bytes of some tasks
 NOBODY = 1 << 62
@@ -61,38 +82,44 @@ class Specs:
             self._plain = not any(self._wants)
         self._left -= 1
         if key is None:
-            key = pick(KEYS) if pick((True, False)) else ""
-        odd = pick(range(60))
-        pool = pick(POOLS) if odd else "nowhere"
-        size = self._large if odd == 1 else 20
+            key = pick(KEYS_OR_NONE)
+        kind, pool, priority, timeout, retry, large = pick(FORMS)
+        size = self._large if large else 20
         scheduling = None if self._plain else self._scheduling()
-        return TaskSpec(
-            *(b"", marker, pick(KINDS), pool, pick((0, 1, 2, 2, 3)), key, pick(TIMEOUTS), pick(RETRIES), (), size),
-            scheduling,
-        )
+        return TaskSpec(b"", marker, kind, pool, priority, key, timeout, retry, (), size, scheduling)
 
     def _scheduling(self) -> Scheduling | None:
         pick = self._pick
         deadlines, dependencies, resources, labels, starts = self._wants
-        if pick(range(3)) == 2:
+        rest = pick(RESTS)
+        if rest is None:
             return None
-        now = self._world.now + self._world.wall_shift
-        edges = self._edges() if dependencies and pick((True, False)) else ()
-        start = max(now + pick(TIMES), 0) if starts and pick((True, False, False)) else None
-        tolerance = pick((0, 1, SECOND, 4 * SECOND))
+        hint, tolerance, tenant, policy = rest
+        deadline, deadline_in = self._moment(DEADLINES) if deadlines else (None, None)
+        start, start_in = self._moment(STARTS) if starts else (None, None)
         return Scheduling(
-            max(now + pick(TIMES), 0) if deadlines and pick((True, False)) else None,
-            None,
-            pick((None, 0, 2 * SECOND)) if deadlines or start is not None else None,
-            edges,
-            ((pick(NEEDS), pick((1, 1, 1, 2))),) if resources and pick((True, False)) else (),
-            pick(DEMANDS) if labels and pick((True, False, False)) else (),
-            pick(TENANTS),
+            deadline,
+            deadline_in,
+            hint if deadlines or starts else None,
+            self._edges() if dependencies and pick((True, False)) else (),
+            pick(UNITS) if resources else (),
+            pick(LABELS) if labels else (),
+            tenant,
             start,
-            None,
+            start_in,
             tolerance,
-            pick(POLICIES),
+            policy,
         )
+
+    def _moment(self, moments: Sequence[tuple[int, bool] | None]) -> tuple[int | None, int | None]:
+        """A wall time, or how long from now it is, or neither."""
+        moment = self._pick(moments)
+        if moment is None:
+            return None, None
+        span, relative = moment
+        if relative:
+            return None, max(span, 0)
+        return max(self._world.now + self._world.wall_shift + span, 0), None
 
     def _edges(self) -> tuple[Dependency, ...]:
         pick = self._pick

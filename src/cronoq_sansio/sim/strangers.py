@@ -63,8 +63,9 @@ class Strangers:
 
     def haunt(self) -> None:
         """A worker reports a lease that it has lost, or that was never its own."""
-        world, lost = self._world, self._workers.lost_leases
-        worker = self._workers.some(lambda worker: worker.registered)
+        world, workers = self._world, self._workers
+        worker = workers.some(lambda worker: worker.registered)
+        lost = self._pick((workers.lost_leases, workers.foreign_leases))
         if worker is None or not lost:
             return
         lease = self._pick(lost)

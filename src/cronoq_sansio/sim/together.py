@@ -34,7 +34,7 @@ ALONE = frozenset(("beat_at_the_edge",))
 class Together:
     """Of one world."""
 
-    OFTEN: ClassVar = {"gather": 70, "herd": 3}
+    OFTEN: ClassVar = {"gather": 70, "herd": 4}
 
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
@@ -116,7 +116,7 @@ class Together:
         pool, key = self._pick(POOLS), f"flock {self._herds}"
         first = self._pick((True, False))
         ask = self._world.callers.ask
-        start = node.now + node.engine.wall_offset + HOUR
+        start = node.now + node.engine.wall_offset + 20 * SECOND
         parent = m.Submit(plain("a", key, Scheduling(start=start)), False, None)
         if first:
             ask(node, "submit", parent)

@@ -95,6 +95,8 @@ class View:
         self.frozen = False
         """Nothing may be dispatched."""
         self.recovering = True
+        self.set = False
+        """The wall clock was set since the term began."""
         self._output_of = 0
         self._whole: dict[str, int] = {}
         """Of each batch that this step inserts: how many members without a key."""
@@ -125,7 +127,8 @@ class View:
             if state is not None:
                 shadow.status, shadow.attempt, shadow.first_started = state.status, state.attempt, state.first_started
                 if type(state) is TaskChanged and state.status == RETRYING:
-                    shadow.due = min(state.due - self.offset, self.now + self._max_backoff(shadow))
+                    due = min(state.due - self.offset, self.now + self._max_backoff(shadow))
+                    shadow.due = shadow.latest = due
             self._add(task_id, shadow)
         self.keys.take_over(live)
         for task_id in live:
@@ -140,6 +143,7 @@ class View:
 
     def look(self) -> None:
         """The wall clock is about to be set."""
+        self.set = True
         self._peak = max(self._peak, self._world.now + self._world.wall_shift)
 
     # --- one step
@@ -196,7 +200,8 @@ class View:
         elif status == RETRYING and before == RUNNING:
             self._back_off(record, shadow)
         elif status == BLOCKED and before == READY and record.task_id == self.highest and not shadow.attempt:
-            shadow.due = record.due - self._high if record.due else 0
+            if record.due:
+                shadow.due, shadow.latest = record.due - self._high, record.due - self._low
             if shadow.edges is None:
                 shadow.edges = {}
         elif not (status == READY and before == BLOCKED and self.recovering and shadow.may_run()):
@@ -278,7 +283,7 @@ class View:
             raise fault("an attempt that failed is counted in another way", f"{record}, before: {shadow.attempt}")
         if record.attempt >= shadow.max_attempts:
             raise fault("a task is to be repeated that has no attempt left", record)
-        shadow.due = record.due - self._high
+        shadow.due, shadow.latest = record.due - self._high, record.due - self._low
         self.counts["retries"] += 1
         self._leave(shadow)
 

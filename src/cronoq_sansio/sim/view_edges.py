@@ -31,7 +31,8 @@ class Edges:
             else:
                 shadow.awaited.setdefault(edge.key, []).append(edge.condition)
         if type(state) is TaskChanged and state.due:
-            shadow.due = min(state.due - view.offset, view.now + max(state.due - row.arrival, 0))
+            due = min(state.due - view.offset, view.now + max(state.due - row.arrival, 0))
+            shadow.due = shadow.latest = due
 
     def _owner(self, key: str) -> int:
         keys = self._view.keys

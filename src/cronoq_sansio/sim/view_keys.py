@@ -23,7 +23,8 @@ class Keys:
         self._rows = rows
         self._retention = limits.key_retention
         self._max = limits.key_retention_max
-        self._ends = 0
+        self.count = 0
+        """Ends so far, those of rows included."""
         self.live: dict[str, int] = {}
         self.finished: dict[str, Held] = {}
         """The newest of each key, remembered or not."""
@@ -75,13 +76,13 @@ class Keys:
         self._retain(task_id, key, 0)
 
     def _retain(self, task_id: int, key: str, age: int) -> None:
-        self._ends += 1
+        self.count += 1
         if key:
-            self.finished[key] = (self._ends, self._view.now - age + self._retention, task_id)
+            self.finished[key] = (self.count, self._view.now - age + self._retention, task_id)
 
     def remembered(self, held: Held) -> bool:
         """Whether a finished task still has its key."""
-        return held[0] > self._ends - self._max and held[1] > self._view.now
+        return held[0] > self.count - self._max and held[1] > self._view.now
 
     def known(self, key: str) -> bool:
         """Whether a task has the key, or had it."""

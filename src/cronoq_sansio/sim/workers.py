@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 MAX_WORKERS = 10  #: of one node
 MAX_LOST = 8  #: leases, and streams, that zombies remember
 SLOTS = (1, 2, 3, 5, 9)  #: of one worker, as far as its pool allows
+OVERTAKEN = 12  #: messages of a read among which one is looked for that another can overtake
 MANY = 20  #: leases of one worker that it ends together
 
 
@@ -53,19 +54,23 @@ class Workers:
         "refuse": 4,
         "beat": 6,
         "beat_at_the_edge": 3,
-        "change_slots": 3,
+        "change_slots": 4,
         "confirm": 3,
         "deliver": 4,
         "leave": 2,
-        "die": 2,
+        "die": 4,
     }
 
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
         self._pick = world.pick
         self._number = 0
+        rarer = {"report lost": 1, "report delayed": 1, "report duplicated": 1, "worker death": 8}
+        self._lots = world.swarm.lots(rarer)
         self.lost_leases: list[int] = []
         """Of workers that are gone: what zombies report."""
+        self.foreign_leases: list[int] = []
+        """The same of terms that are over."""
         self.closed_ones: list[Worker] = []
         """Those whose streams were closed last."""
 
@@ -179,7 +184,12 @@ class Workers:
             if not self._world.strikes("slots cut", met):
                 return
         worker.slots = slots
+        self._beat_before(worker)
         self.report(worker, "slots", m.SetSlots(slots))
+
+    def _beat_before(self, worker: Worker) -> None:
+        if worker.leases and self._world.one_in(3):
+            self.report(worker, "heartbeat", m.Heartbeat(next(iter(worker.leases))))
 
     def confirm(self) -> None:
         """A worker confirms that it has stopped what it was told to stop, or cancels by itself."""
@@ -187,6 +197,7 @@ class Workers:
         if worker is not None:
             lease = self._pick(list(worker.told_abort))
             del worker.told_abort[lease]
+            self._beat_before(worker)
             self.report(worker, "aborted", m.AttemptAborted(lease))
             return
         worker = self._busy()
@@ -223,25 +234,37 @@ class Workers:
     def report(self, worker: Worker, op: str, message: Any) -> None:
         """A report leaves the worker; what the network makes of it."""
         world = self._world
-        if world.on("report lost") and world.strikes("report lost", op):
-            return
-        if world.on("report delayed") and world.strikes("report delayed", op):
-            worker.delayed.append(message)
-            return
+        fault = self._pick(self._lots)
+        if fault == "worker death":
+            if op in ("complete", "fail"):
+                world.strike(fault, "after the report before the commit")
+        elif fault:
+            world.strike(fault, op)
+            if fault == "report lost":
+                return
+            if fault == "report delayed":
+                worker.delayed.append(message)
+                return
         node = worker.node
         inbox, sent = node.inbox, m.WorkerSent(worker.stream, message)
-        before = inbox[-1] if inbox else None
-        if type(before) is m.WorkerSent and before.stream is worker.stream and world.on("report reordered"):
-            inbox.insert(len(inbox) - world.strikes("report reordered", op), sent)
-        else:
-            inbox.append(sent)
+        inbox.append(sent)
+        if len(inbox) > 1 and world.on("report reordered"):
+            self._overtake(op, sent, inbox)
         if node.epoch != world.store.epoch:
             world.strike("stale leader", "report")
-        if world.on("report duplicated") and world.strikes("report duplicated", op):
+        if fault == "report duplicated":
             inbox.append(m.WorkerSent(worker.stream, message))
-        reported = op in ("complete", "fail") and world.on("worker death")
-        if reported and world.one_in(8) and world.strikes("worker death", "after the report before the commit"):
+        elif fault == "worker death" and op in ("complete", "fail"):
             self.gone(worker, "reset")
+
+    def _overtake(self, op: str, sent: m.WorkerSent, inbox: list[Any]) -> None:
+        """The newest report may come before the one that its worker sent before it in the same read."""
+        for index in range(len(inbox) - 2, max(len(inbox) - OVERTAKEN, -1), -1):
+            before = inbox[index]
+            if type(before) is m.WorkerSent and before.stream is sent.stream:
+                if self._world.strikes("report reordered", op, 1 if op in ("complete", "heartbeat") else 4):
+                    inbox[index], inbox[-1] = sent, before
+                return
 
     def take(self, worker: Worker) -> int:
         """One of the leases that the worker runs; it runs it no more."""
@@ -312,6 +335,8 @@ class Workers:
 
     def lost(self, node: "Node") -> None:
         """The term of a node is over: its workers are sent away, and may go on with what they run."""
+        self.foreign_leases = [*self.foreign_leases, *self.lost_leases][-MAX_LOST:]
+        self.lost_leases.clear()
         for worker in node.workers:
             worker.stream.open = False
             for lease in worker.leases:

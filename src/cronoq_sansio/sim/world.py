@@ -29,6 +29,7 @@ from cronoq_sansio.sim.ledger import Ledger
 from cronoq_sansio.sim.narrator import Narrator
 from cronoq_sansio.sim.node import Node
 from cronoq_sansio.sim.operators import Operators
+from cronoq_sansio.sim.rush import Rush
 from cronoq_sansio.sim.store import SimStore
 from cronoq_sansio.sim.strangers import Strangers
 from cronoq_sansio.sim.together import Together
@@ -48,6 +49,8 @@ ACTS: tuple[str, ...] = tuple(
     for _ in range(often)
 )
 """What may happen in a step, each as often as it is to be chosen. The first pick of a step is an index of these."""
+BUSY_ACTS = (*ACTS, *(name for name, often in Rush.OFTEN.items() for _ in range(often)))
+"""The same of a busy world."""
 
 
 class Machine(Protocol):
@@ -92,9 +95,9 @@ class ServerWorld:
         *,
         narrate: bool = False,
         plan: worlds.Plan | None = None,
-        acts: Sequence[str] = ACTS,
+        acts: Sequence[str] = (),
     ) -> None:
-        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step."""
+        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step, by default of all."""
         self.seed = seed
         self.choices = choices
         self.pick = choices.pick
@@ -121,6 +124,7 @@ class ServerWorld:
         self.operators = Operators(self)
         self.strangers = Strangers(self)
         self.together = Together(self)
+        self.rush = Rush(self)
         self.performers: dict[type, Callable[[Node, Any], None]] = {
             m.Reply: self.callers.replied,
             m.Reject: self.callers.rejected,
@@ -134,8 +138,8 @@ class ServerWorld:
             LogDrop: Node.dropped,
         }
         self._next_scan = FULL_SCAN
-        actors = (self.callers, self.workers, self.strangers, self.operators, self.together)
-        self._names = acts
+        actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
+        self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
         self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
         self.operators.start_term(skew=plan.skew)
 
@@ -178,10 +182,14 @@ class ServerWorld:
         """Whether a kind of fault happens in this world at all."""
         return self.swarm.rates[kind] > 0
 
-    def strikes(self, kind: str, operation: str) -> bool:
-        """Whether a fault happens now to this operation."""
+    def strikes(self, kind: str, operation: str, often: int = 1) -> bool:
+        """Whether a fault happens now to this operation; `often` times as often as usual where it is rarely met."""
         rate = self.swarm.rates[kind]
-        if not rate or self.pick(range(rate)) != rate - 1:
+        if not rate:
+            return False
+        if often > 1:
+            rate = max(rate // often, 1)
+        if self.pick(range(rate)) != rate - 1:
             return False
         self.strike(kind, operation)
         return True

@@ -17,6 +17,8 @@ HUGE = 10_000
 """Tasks of the largest herd."""
 HUGE_EVERY = 64
 """One world of so many is made for it."""
+BUSY_SHARE = 0.25
+"""Worlds of so many are busy ones."""
 SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
 """Of the clocks of processes: each counts from its own start."""
 ROOM = LimitSettings(max_pending_total=600, max_payload_bytes=500_000)
@@ -49,6 +51,8 @@ class Plan:
     """Of the clock of the first process."""
     herd: int
     """Tasks that come at once when very many come."""
+    busy: bool
+    """Reads bring much more at a time."""
     first_task: int = 1
     """Id of the first task that there will be."""
 
@@ -93,6 +97,12 @@ def huge() -> tuple[Settings, int]:
     return Settings(limits=limits, pools=pools, resources=RESOURCES), HUGE
 
 
+def busy() -> tuple[Settings, int]:
+    """Room for what hundreds of slots and callers bring."""
+    pools = tuple(replace(pool, max=32, max_pending=100, max_pending_by_class=(None,) * 4) for pool in POOLS)
+    return Settings(limits=replace(ROOM, max_pending_total=300), pools=pools, resources=RESOURCES), 80
+
+
 def draw(random: Random) -> Plan:
     """A world for a seed."""
     settings, herd = random.choice((small, small, roomy, roomy, hasty))()
@@ -100,11 +110,15 @@ def draw(random: Random) -> Plan:
     limits = random.choice((settings.limits, settings.limits, settings.limits, TIGHT))
     if random.random() < 0.125:
         limits = replace(limits, key_retention=0, key_retention_max=0)
-    if random.random() < 1 / HUGE_EVERY:
+    is_busy = random.random() < BUSY_SHARE
+    if is_busy:
+        settings, herd = busy()
+        limits = settings.limits
+    elif random.random() < 1 / HUGE_EVERY:
         settings, herd = huge()
         limits = settings.limits
     settings = replace(settings, outputs=outputs, limits=limits)
-    return Plan(settings, random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS), herd)
+    return Plan(settings, random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS), herd, is_busy)
 
 
 def settings_after(settings: Settings, index: int) -> Settings:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from cronoq_sansio.sim.faults import FAULTS
-from cronoq_sansio.sim.run import ALL_FAULTS, LOCKSTEP_SHARE, STEPS
+from cronoq_sansio.sim.run import ALL_FAULTS, ISOLATION_SHARE, LOCKSTEP_SHARE, STEPS
 from cronoq_sansio.values import value
 
 PROGRAM = "python -m cronoq_sansio.sim"
@@ -29,7 +29,7 @@ MAX_BUDGET = 604_800
 """Seconds: a week."""
 
 RUN, PLANT, REPLAY, SCENARIO = "run", "plant", "replay", "scenario"
-WORLDS = ("both", "server", "lockstep")
+WORLDS = ("all", "server", "lockstep", "isolation")
 COVERAGE = ("kinds", "pairs", "off")
 
 
@@ -98,7 +98,7 @@ OPTIONS = (
         "N",
         SEEDED,
         f"acts of each seed before everything is healed (default {STEPS:,}); a lockstep seed plays "
-        f"1/{LOCKSTEP_SHARE} of them",
+        f"1/{LOCKSTEP_SHARE} of them, an isolation seed 1/{ISOLATION_SHARE}",
     ),
     Option(
         "--faults",
@@ -107,7 +107,12 @@ OPTIONS = (
         "kinds of faults that may strike, with commas between: names, all, none, and -NAME to leave one out; "
         "`--faults list` shows them all",
     ),
-    Option("--world", "WORLD", SEEDED, "server, lockstep (engine beside the model), or both (default: by the seed)"),
+    Option(
+        "--world",
+        "WORLD",
+        SEEDED,
+        "server, lockstep (engine beside the model), isolation (with and without a neighbour), or all (default: by the seed)",
+    ),
     Option("--budget", "SECONDS", SEEDED, "start no new seed after this time"),
     Option("--events", "N", SEEDED, "go on until so many events were handed in"),
     Option(
@@ -345,7 +350,7 @@ _VALUES: Mapping[str, Callable[[Options, str], None]] = {
     "--seeds": _set("seeds", lambda text: _integer("--seeds", text, 1, MAX_SEEDS)),
     "--steps": _set("steps", lambda text: _integer("--steps", text, 1, MAX_STEPS)),
     "--faults": _faults,
-    "--world": _set("world", lambda text: "" if _one_of("--world", text, WORLDS) == "both" else text),
+    "--world": _set("world", lambda text: "" if _one_of("--world", text, WORLDS) == "all" else text),
     "--budget": _set("budget", lambda text: _seconds("--budget", text)),
     "--events": _set("events", lambda text: _integer("--events", text, 1, MAX_EVENTS)),
     "--jobs": _set("jobs", lambda text: _integer("--jobs", text, 1, MAX_JOBS)),

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from cronoq_sansio.sim.faults import FAULTS
-from cronoq_sansio.sim.run import ALL_FAULTS, LOCKSTEP_SHARE, STEPS
+from cronoq_sansio.sim.run import ALL_FAULTS, ISOLATION_SHARE, LOCKSTEP_SHARE, STEPS
 from cronoq_sansio.values import value
 
 PROGRAM = "python -m cronoq_sansio.sim"
@@ -98,7 +98,7 @@ OPTIONS = (
         "N",
         SEEDED,
         f"acts of each seed before everything is healed (default {STEPS:,}); a lockstep seed plays "
-        f"1/{LOCKSTEP_SHARE} of them",
+        f"1/{LOCKSTEP_SHARE} of them, an isolation seed 1/{ISOLATION_SHARE}",
     ),
     Option(
         "--faults",

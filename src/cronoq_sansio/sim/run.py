@@ -117,17 +117,19 @@ def run(
     steps: int = STEPS,
     faults: Iterable[str] = ALL_FAULTS,
     plant: str = "",
+    world: str = "",
     machine: MachineFactory | None = None,
 ) -> Report:
     """Run `seeds` worlds from `seed` on, and stop at the first that fails; its failure comes with a transcript.
 
     `faults` are the kinds that may be switched on, by name. `machine` makes what is tested of an engine: an `Outbox`
-    around a `Service` when it is None. A runtime with its own outbox, or its own service, gives its own.
+    around a `Service` when it is None. A runtime with its own outbox, or its own service, gives its own, and asks for
+    the world `server`: the engine beside the model has none.
     """
     allowed = tuple(faults)
     report = Report(allowed)
     for number in range(seed, seed + seeds):
-        outcome = run_seed(number, steps=steps, faults=allowed, plant=plant, machine=machine)
+        outcome = run_seed(number, steps=steps, faults=allowed, plant=plant, machine=machine, world=world)
         if outcome.failure is not None:
             told = replay(outcome.failure.trace, machine=machine)
             outcome.failure.transcript = told.failure.transcript if told.failure is not None else ""

@@ -22,6 +22,10 @@ from cronoq_sansio import limits
 from cronoq_sansio.errors import Code
 from cronoq_sansio.settings_table import INNER_TABLES, TABLES
 from cronoq_sansio.sim import scenario_keys
+from cronoq_sansio.sim.arguments import EXIT_CODES, parse
+from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS
+from cronoq_sansio.sim.faults import FAULTS
+from cronoq_sansio.sim.plants import PLANTS
 from tests.tidy.tree import ROOT, tracked
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -95,6 +99,14 @@ def test_every_command_and_option_is_documented():
                 assert all(f"`{option}" in place for option in argument.names)
 
 
+def test_every_option_exit_code_and_fault_of_the_simulator_is_documented():
+    text = page("simulator")
+    for option in SIMULATOR_OPTIONS:
+        assert f"| `{option.name}{' ' + option.word if option.word else ''}` |" in text
+    assert all(f"| {code} |" in text for code in EXIT_CODES)
+    assert all(f"| `{fault.name}` |" in text for fault in FAULTS)
+
+
 def test_every_fixed_limit_is_documented():
     for limit in vars(limits):
         if limit.isupper() and limit != "SECOND":
@@ -122,6 +134,8 @@ def test_console_blocks_name_programs_and_options_that_exist(path, text):
         words = shlex.split(line)
         if words[0] == "make":
             assert words[1] in TARGETS
+        elif words[:3] == ["python", "-m", "cronoq_sansio.sim"]:
+            parse(words[3:], PLANTS)
         elif words[0].endswith("python"):
             assert (ROOT / words[1]).exists() or (path, words[1]) == (README, GREETINGS.name)
         elif words[0] in ("cronoq-trio", ".venv/bin/cronoq-trio"):

@@ -2,8 +2,10 @@
 
 import pytest
 
-from cronoq_sansio.sim import shrinking
-from cronoq_sansio.sim.failure import Kind
+from cronoq_sansio.sim import checks, shrinking
+from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.planting import Plant
+from cronoq_sansio.sim.plants import PLANTS
 from cronoq_sansio.sim.run import replay, run_seed
 from cronoq_sansio.sim.shrinking import TRY, shrunk
 from tests.sim.bugs import on_lost_reports, plant
@@ -63,6 +65,24 @@ def test_without_faults_when_it_needs_none(monkeypatch):
     failure = run_seed(1, steps=100, plant=name).failure
     short = shrunk(failure, 20_000)
     assert kinds(short) == [] and short.kind is Kind.LIVENESS and len(short.trace.steps) <= 5
+
+
+def test_what_only_a_recount_finds_is_found_early(monkeypatch):
+    def apply(patch):
+        def scan_of(scan):
+            def broken(world):
+                raise Violation(Kind.SAFETY, "a recount", "")
+
+            return broken
+
+        patch.wrap(checks, "scan", scan_of)
+
+    monkeypatch.setitem(PLANTS, "recount", Plant("recount", "A recount fails.", apply))
+    failure = run_seed(0, steps=2_000, plant="recount").failure
+    assert failure.step > 50, "a thousand events"
+    short = shrunk(failure, 20_000)
+    assert len(short.trace.steps) <= 2 and 0 < short.trace.scan <= 64
+    assert replay(short.trace).failure.what == "a recount"
 
 
 @pytest.mark.parametrize("budget", [1, 500, 3_000])

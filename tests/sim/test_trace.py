@@ -78,6 +78,7 @@ DAMAGED = [
     (lambda t: t.replace('"server"', '"moon"'), 2, 'world is one of server, lockstep, isolation, not "moon"'),
     (lambda t: t.replace('"seed": 17', '"seed": -1'), 2, "seed is an integer from 0"),
     (lambda t: t.replace('"plant": ""', '"plant": "x"'), line_of("plant"), "plant is a planted bug"),
+    (lambda t: t.replace('"scan": 0', '"scan": 0.5'), line_of("scan"), "scan is an integer from 0 to 1,000,000"),
     (lambda t: t.replace('"safety"', '"odd"'), line_of("failure"), "kind is one of safety, liveness, divergence"),
     (lambda t: t.replace('"step": 3', '"step": "3"'), line_of("failure"), "step is an integer"),
     (lambda t: re.sub(r'"failure": .*', '"failure": 1,', t), line_of("failure"), "failure is an object"),

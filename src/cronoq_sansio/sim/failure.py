@@ -44,6 +44,8 @@ class Trace:
     """The planted bug with which it fails; empty = none."""
     hash: str = ""
     """Of the whole run."""
+    scan: int = 0
+    """Events between two recounts of everything, in a trace that was cut down; 0 = as in every run."""
 
 
 @dataclass(slots=True)

@@ -203,7 +203,7 @@ def _play(
         elif trace.world == "isolation":
             world = IsolationWorld(trace.seed, choices, swarm, machine)
         else:
-            world = ServerWorld(trace.seed, choices, swarm, machine, narrate=narrate)
+            world = ServerWorld(trace.seed, choices, swarm, machine, narrate=narrate, scan=trace.scan)
 
         def step() -> None:
             nonlocal done

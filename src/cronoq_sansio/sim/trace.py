@@ -2,7 +2,7 @@
 
     {"format": "cronoq-simulation-trace", "version": 1,
      "code": "5f0c…", "world": "server", "seed": 17,
-     "plant": "",
+     "plant": "", "scan": 0,
      "failure": {"kind": "safety", "what": "…", "step": 3},
      "hash": "61c3…",
      "rates": {"report lost": 8, "zombie": 0},
@@ -14,7 +14,8 @@
 
 `code` is a digest of the program that wrote it: the same program must come to the same hash and the same failure,
 another one may not. An empty `hash` is not compared; whoever changes steps by hand empties it. Kinds that `rates` does
-not name are off. Everything in such a file is checked before it is played, and bounded.
+not name are off. `scan` is how many events lie between two recounts of everything; a trace that was cut down has them
+closer together than the thousand of `0`. Everything in such a file is checked before it is played, and bounded.
 """
 
 import json
@@ -77,7 +78,7 @@ def encode(written: Written) -> str:
     return (
         f'{{"format": {text(FORMAT)}, "version": {VERSION},\n'
         f' "code": {text(written.code)}, "world": {text(trace.world)}, "seed": {trace.seed},\n'
-        f' "plant": {text(trace.plant)},\n'
+        f' "plant": {text(trace.plant)}, "scan": {trace.scan},\n'
         f' "failure": {text(failure)},\n'
         f' "hash": {text(trace.hash)},\n'
         f' "rates": {text({fault.name: trace.rates.get(fault.name, OFF) for fault in FAULTS})},\n'
@@ -108,6 +109,7 @@ def decode(text: str, plants: Sequence[str] = ()) -> Written:
         _steps(reader, whole["steps"]),
         reader.one_of(whole, "plant", ("", *plants), "a planted bug that this program knows, or empty"),
         reader.text(whole, "hash"),
+        reader.integer(whole, "scan", 0, MAX_RATE),
     )
     written = Written(trace, reader.text(whole, "code"))
     failure = whole["failure"]
@@ -121,7 +123,7 @@ def decode(text: str, plants: Sequence[str] = ()) -> Written:
     return written
 
 
-_KEYS = ("format", "version", "code", "world", "seed", "plant", "failure", "hash", "rates", "steps")
+_KEYS = ("format", "version", "code", "world", "seed", "plant", "scan", "failure", "hash", "rates", "steps")
 _FAILURE = ("kind", "what", "step")
 
 

@@ -96,8 +96,12 @@ class ServerWorld:
         narrate: bool = False,
         plan: worlds.Plan | None = None,
         acts: Sequence[str] = (),
+        scan: int = 0,
     ) -> None:
-        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step, by default of all."""
+        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step, by default of all.
+
+        `scan`: events between two recounts of everything; 0 = `FULL_SCAN`.
+        """
         self.seed = seed
         self.choices = choices
         self.pick = choices.pick
@@ -138,7 +142,7 @@ class ServerWorld:
             m.StopFinished: Node.stop_finished,
             LogDrop: Node.dropped,
         }
-        self._next_scan = FULL_SCAN
+        self._scan_every = self._next_scan = scan or FULL_SCAN
         actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
         self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
         self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
@@ -161,7 +165,7 @@ class ServerWorld:
     def look(self) -> None:
         """Recount everything, when enough has happened since the last time."""
         if self.events >= self._next_scan:
-            self._next_scan = self.events + FULL_SCAN
+            self._next_scan = self.events + self._scan_every
             checks.scan(self)
 
     def heal(self) -> None:

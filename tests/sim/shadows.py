@@ -5,10 +5,14 @@ from types import SimpleNamespace
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service.access import ANYONE
+from cronoq_sansio.sim.callers import Ask
+from cronoq_sansio.sim.holders import Holders
 from cronoq_sansio.sim.ledger import Ledger
 from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.sim.lockstep.workload import small_settings
 from cronoq_sansio.sim.view import View
+from cronoq_sansio.sim.workers import Worker
 from cronoq_sansio.spec import Scheduling, TaskSpec, TaskStatus
 
 NOW = 1_000_000 * SECOND
@@ -98,3 +102,58 @@ def played(term, *steps):
         else:
             term.wrote(step, term._world.now)
     return term
+
+
+class Node:
+    """Stands for a `Node`: a term that says what the test makes it say."""
+
+    def __init__(self, rows=None):
+        self.world = world(rows)
+        self.settings = small_settings()
+        self.skew, self.epoch = 0, 1
+        self.asks = {}
+        self.view = View(self.world, self.settings, 0, NOW)
+        self.view.begun()
+        self.holders = Holders(self)
+        self.world.nodes.append(self)
+
+    @property
+    def now(self):
+        """Its clock is the world's."""
+        return self.world.now
+
+    def writes(self, *records, stored=True):
+        """A step; in the store unless told otherwise."""
+        self.view.wrote(records, self.now)
+        if stored:
+            self.world.store.rows.write(records)
+            self.world.ledger.committed(records)
+
+    def hears(self, *events):
+        """A step is about to handle these; whether all of them are stale."""
+        self.world.events += len(events)
+        return self.holders.heard(events)
+
+    def worker(self, pool="a", labels=(), slots=2, number=1):
+        """One that has registered."""
+        made = Worker(number, self, pool, labels, slots)
+        self.hears(m.WorkerConnected(made.stream, ANYONE))
+        self.holders.told(made, m.Registered(number, 0, slots, 0))
+        return made
+
+    def lease(self, number, task_id, attempt=1, asked=None):
+        """What a worker is sent."""
+        task = SimpleNamespace(id=task_id, spec=asked or self.view.live[task_id].spec)
+        return SimpleNamespace(id=number, task=task, attempt=attempt)
+
+    def runs(self, worker, number, task_id, attempt=1):
+        """The attempt starts, and the worker is given it."""
+        self.writes(start(task_id, attempt, at=self.now, first=self.view.live[task_id].first_started or self.now))
+        self.holders.leased(worker, self.lease(number, task_id, attempt))
+
+    def asked(self, request, op="", marker="", deadline=None):
+        """Somebody asks."""
+        ask = Ask(1, op, request, self, marker)
+        self.asks[ask] = None
+        self.hears(m.CallReceived(ask.call, ANYONE, request, deadline))
+        return ask

@@ -4,6 +4,7 @@ They cost as much as there is, so they come every `world.FULL_SCAN` events and r
 one place that looks into an engine; what it is compared with was seen from outside (`view.py`, `holders.py`).
 """
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.actions import Step
@@ -97,15 +98,14 @@ def _keys(node: "Node") -> None:
     """Keys are remembered as long as they have to be, and not longer."""
     tasks, keys, now = node.engine.tasks, node.view.keys, node.now
     for key, task_id in keys.live.items():
-        known = tasks.by_key(key, now)
-        if known is not tasks.live[task_id]:
-            raise fault("a live task does not have its key", f"{key!r}: {known}, written: {task_id}")
+        if tasks._keys.get(key) is not tasks.live[task_id]:
+            raise fault("a live task does not have its key", f"{key!r}: {tasks._keys.get(key)}, written: {task_id}")
     node.view.now = max(node.view.now, now)
     for key, entry in keys.finished.items():
         if key in keys.live:
             continue
-        known = tasks.by_key(key, now)
-        found = known.task_id if isinstance(known, Retained) else 0
+        known = tasks._keys.get(key)
+        found = known.task_id if isinstance(known, Retained) and known.expires > now else 0
         if found != (entry[2] if keys.remembered(entry) else 0):
             raise fault("a key is remembered too long, or not long enough", f"{key!r}: {found}, written: {entry}")
 
@@ -141,9 +141,9 @@ def counted(node: "Node") -> None:
 def taken(node: "Node") -> None:
     """As much of each resource is spare as the writes say; what is promised to a task is nobody's."""
     for name, stock in node.engine.resources._stocks.items():
-        spare, counted_spare = stock.spare(node.now) + stock.promised, node.view.units[name].spare(node.now)
-        if spare != counted_spare:
-            raise fault("a resource has other units than were left", f"{name}: {spare}, counted {counted_spare}")
+        spare, left = copy(stock).spare(node.now) + stock.promised, node.view.units[name].spare(node.now)  # it stays
+        if spare != left:
+            raise fault("a resource has other units than were left", f"{name}: {spare}, counted {left}")
 
 
 def held(node: "Node") -> None:

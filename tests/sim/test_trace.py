@@ -75,7 +75,7 @@ DAMAGED = [
     (lambda t: t.replace("[2]", "[" * 100_000), 1, "stand in each other too deep"),
     (lambda t: t.replace('"version": 1', '"version": 2'), 1, "version is 1: this program reads no other, not 2"),
     (lambda t: t.replace(trace.FORMAT, "other"), 1, 'format is "cronoq-simulation-trace", not "other"'),
-    (lambda t: t.replace('"server"', '"moon"'), 2, 'world is one of server, lockstep, not "moon"'),
+    (lambda t: t.replace('"server"', '"moon"'), 2, 'world is one of server, lockstep, isolation, not "moon"'),
     (lambda t: t.replace('"seed": 17', '"seed": -1'), 2, "seed is an integer from 0"),
     (lambda t: t.replace('"plant": ""', '"plant": "x"'), line_of("plant"), "plant is a planted bug"),
     (lambda t: t.replace('"safety"', '"odd"'), line_of("failure"), "kind is one of safety, liveness, divergence"),

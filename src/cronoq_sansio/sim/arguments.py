@@ -111,7 +111,8 @@ OPTIONS = (
         "--world",
         "WORLD",
         SEEDED,
-        "server, lockstep (engine beside the model), isolation (with and without a neighbour), or all (default: by the seed)",
+        "server, lockstep (engine beside the model), isolation (with and without a neighbour), or all (by the seed; "
+        "the default)",
     ),
     Option("--budget", "SECONDS", SEEDED, "start no new seed after this time"),
     Option("--events", "N", SEEDED, "go on until so many events were handed in"),

@@ -28,7 +28,7 @@ MAX_JOBS = 256
 MAX_BUDGET = 604_800
 """Seconds: a week."""
 
-RUN, PLANT, REPLAY = "run", "plant", "replay"
+RUN, PLANT, REPLAY, SCENARIO = "run", "plant", "replay", "scenario"
 WORLDS = ("all", "server", "lockstep", "isolation")
 COVERAGE = ("kinds", "pairs", "off")
 
@@ -63,7 +63,7 @@ class Options:
     """None: the first failure alone."""
     trace_dir: str = "."
     file: str = ""
-    """To replay."""
+    """To replay, or the scenario."""
     json: bool = False
     quiet: bool = False
     given: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Option:
 
 
 SEEDED = (RUN, PLANT)
-ALWAYS = (RUN, PLANT, REPLAY)
+ALWAYS = (RUN, PLANT, REPLAY, SCENARIO)
 OPTIONS = (
     Option("--seed", "N", SEEDED, "the first seed (default 0); alone: this seed and no other"),
     Option(
@@ -128,7 +128,10 @@ OPTIONS = (
         "off: neither is shown or judged (default kinds)",
     ),
     Option("--plant", "NAME", SEEDED, "plant a bug and look for it; all: each of them; `--plant list` shows them"),
-    Option("--replay", "FILE", (REPLAY,), "play the trace of a failed seed once more"),
+    Option(
+        "--replay", "FILE", (REPLAY,), "play the trace of a failed seed, or a recording of `cronoq-trio serve --record`"
+    ),
+    Option("--scenario", "FILE", (SCENARIO,), "run the workload that the file describes against a configuration"),
     Option(
         "--shrink",
         "",
@@ -166,7 +169,8 @@ is written than the trace of a seed that failed.
   {PROGRAM}                        {SEEDS} seeds
   {PROGRAM} --seed 17              seed 17 once more
   {PROGRAM} --budget 240           as many seeds as four minutes allow
-  {PROGRAM} --replay FILE          a failed seed, from its trace
+  {PROGRAM} --replay FILE          a failed seed, or a recorded server
+  {PROGRAM} --scenario FILE        a workload against a configuration
   {PROGRAM} --plant list           the bugs that can be planted
 """
 
@@ -180,9 +184,11 @@ def parse(arguments: Sequence[str], plants: Iterable[str]) -> Options:
     given = options.given
     if options.show:
         return options
+    if "--replay" in given and "--scenario" in given:
+        raise UsageError("--replay and --scenario name a file each; give one of them")
     if "--shrink" in given and "--no-shrink" in given:
         raise UsageError("--shrink and --no-shrink say the opposite; give one of them")
-    options.mode = REPLAY if "--replay" in given else options.mode
+    options.mode = REPLAY if "--replay" in given else SCENARIO if "--scenario" in given else options.mode
     wrong = [option.name for option in OPTIONS if option.name in given and options.mode not in option.modes]
     if wrong:
         raise UsageError(f"{wrong[0]} cannot be given with --{options.mode}")
@@ -352,6 +358,7 @@ _VALUES: Mapping[str, Callable[[Options, str], None]] = {
     "--coverage": _set("coverage", lambda text: _one_of("--coverage", text, COVERAGE)),
     "--trace-dir": _set("trace_dir", str),
     "--replay": _set("file", str),
+    "--scenario": _set("file", str),
 }
 
 

@@ -199,8 +199,9 @@ class Healing:
             for labels in pool.groups.demands:
                 if (pool.name, labels) not in self._joined:
                     self._joined[pool.name, labels] = None
+                    slots = max(CROWD, pool.pending // CROWD)  # after a herd there are thousands to work off
                     for _ in range(1 + min(pool.pending // CROWD, 4)):
-                        self.world.workers.connect(node, pool.name, labels, CROWD)
+                        self.world.workers.connect(node, pool.name, labels, slots)
         if node.engine.recurring.armed and not any(ask.op == "remove schedule" for ask in node.asks):
             for view in node.engine.list_recurring():
                 self._callers.ask(node, "remove schedule", RemoveRecurring(view.spec.name))

@@ -141,7 +141,7 @@ def test_the_table_of_coverage():
     cover = [("zombie", "fail"), ("zombie", "fail"), ("clock step", "back"), ("clock step", "forward")]
     kinds = report.coverage_text(tally(outcome(0), cover=cover)).splitlines()
     assert len([line for line in kinds if not line.startswith(" ")]) == len(FAULTS) + 1
-    (zombie,) = [line for line in kinds if line.startswith("zombie")]
+    (zombie,) = [line for line in kinds if line.startswith("zombie  ")]
     assert zombie.split(maxsplit=2)[1:] == ["2", "1 of 5; not complete, nack, heartbeat, aborted"]
     pairs = report.coverage_text(tally(outcome(0), arguments=["--coverage", "pairs"], cover=cover))
     assert "complete 0, fail 2, nack 0" in pairs

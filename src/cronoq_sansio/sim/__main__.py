@@ -1,49 +1,42 @@
 """`python -m cronoq_sansio.sim`: the one module of the pure package that does I/O. It decides nothing.
 
-Arguments are read in `arguments`, seeds are run in `run`, texts are made in `report`. Here are files, processes, clocks
-and the terminal.
+Arguments are read in `arguments`, what the command does stands in `commands`, texts are made in `report`. Here are
+processes, clocks, files and the terminal.
 """
 
 import contextlib
 import hashlib
 import os
 import pickle
-import re
 import selectors
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+import tomllib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
+from contextlib import AbstractContextManager
 from importlib import metadata
-from itertools import count, tee
+from itertools import count
 from pathlib import Path
-from typing import IO
+from typing import IO, BinaryIO, NoReturn
 
 import cronoq_sansio
+from cronoq_sansio.limits import MAX_CONFIG_FILE, MAX_RECORDING_LINE
+from cronoq_sansio.settings_walk import Problem
 from cronoq_sansio.sim import report, trace
-from cronoq_sansio.sim.arguments import PLANT, PROGRAM, REPLAY, Options, UsageError, command_of, help_text, parse
-from cronoq_sansio.sim.failure import Failure
+from cronoq_sansio.sim.arguments import PLANT, REPLAY, SCENARIO, Options, UsageError, help_text, parse
+from cronoq_sansio.sim.commands import Broken, Run, Runner, Tick, find_plants, replay_trace, run_seeds
 from cronoq_sansio.sim.plants import BEDS, PLANTS
-from cronoq_sansio.sim.progress import EVERY, Progress
-from cronoq_sansio.sim.run import Report, replay
-from cronoq_sansio.sim.seeds import Play, Played, played, plays, replayed
-from cronoq_sansio.sim.shrinking import BRIEF, BUDGET, shrunk
-from cronoq_sansio.sim.tally import (
-    CLOSED_PIPE,
-    DONE,
-    INTERRUPTED,
-    USAGE,
-    FoundPlant,
-    Plants,
-    Tally,
-    Told,
-    judged,
-    not_the_same,
-)
+from cronoq_sansio.sim.progress import EVERY
+from cronoq_sansio.sim.recording import UNUSABLE, bounded_lines, is_recording, replay_recording
+from cronoq_sansio.sim.scenario import load_scenario
+from cronoq_sansio.sim.scenario_run import run_scenario
+from cronoq_sansio.sim.seeds import Play, Played, played
+from cronoq_sansio.sim.tally import CLOSED_PIPE, DONE, INTERRUPTED, USAGE
 
 PACKAGE = Path(cronoq_sansio.__file__).parent
 DEPTH = 2
@@ -54,11 +47,6 @@ REDRAWN = 0.1
 """Seconds between two drawings of the progress."""
 
 PlaySeed = Callable[[Play], Played]
-Tick = Callable[[], None]
-
-
-class Broken(Exception):
-    """The run cannot go on; the text says why."""
 
 
 # --- processes
@@ -261,8 +249,8 @@ def columns() -> int:
 
 
 def complain(text: str) -> None:
-    """A sentence on stderr."""
-    sys.stderr.write(f"Error: {text}\n")
+    """Sentences on stderr, one a line."""
+    sys.stderr.write("".join(f"Error: {line}\n" for line in text.split("\n")))
     sys.stderr.flush()
 
 
@@ -277,227 +265,146 @@ def code_digest() -> str:
     return digest.hexdigest()[:16]
 
 
-def write_trace(options: Options, failure: Failure, suffix: str = "") -> str:
-    """Write it, for its owner alone; the path."""
-    plant = re.sub(r"[^a-z0-9]+", "-", failure.trace.plant.lower()).strip("-")
-    name = "-".join(filter(None, ["cronoq-sim-seed", str(failure.seed), plant, suffix]))
-    path = Path(options.trace_dir, f"{name}.json")
-    text = trace.encode(trace.of_failure(failure, code_digest()))
-    try:
-        number, temporary = tempfile.mkstemp(dir=options.trace_dir, prefix=".cronoq-sim-")  # mode 0600
-        with os.fdopen(number, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except OSError as error:
-        raise Broken(f"the trace {path} cannot be written: {error.strerror}") from None
-    return str(path)
-
-
-def read_text(path: str, most: int) -> str:
-    """A file that the command line names. Raises `UsageError`."""
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[BinaryIO]:
+    """A file that the command line names. Raises `UsageError`, for what goes wrong while it is read too."""
     try:
         with Path(path).open("rb") as file:
-            data = file.read(most + 1)
-        if len(data) > most:
-            raise UsageError(f"{path} is longer than {most:,} bytes")
-        return data.decode()
+            yield file
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def text_of(path: str, data: bytes, most: int) -> str:
+    """Of a file. Raises `UsageError`."""
+    if len(data) > most:
+        raise UsageError(f"{path} is longer than {most:,} bytes")
+    try:
+        return data.decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is no text: byte {error.start:,} is not UTF-8") from None
+
+
+def read_toml(path: str) -> str:
+    """A configuration or a scenario. Raises `UsageError`."""
+    with opened(path) as file:
+        return text_of(path, file.read(MAX_CONFIG_FILE + 1), MAX_CONFIG_FILE)
+
+
+class System:
+    """The `commands.Outside` of this process; `play` runs a seed in the place of the real thing, for tests."""
+
+    def __init__(self, quiet: bool, play: PlaySeed | None) -> None:
+        self.shown = Shown(quiet)
+        self._play = play
+
+    def clock(self) -> float:
+        """Seconds since whenever."""
+        return time.monotonic()
+
+    def cpu_clock(self) -> float:
+        """Of this process."""
+        return time.process_time()
+
+    def show(self, line: Callable[[float], str]) -> None:
+        """The progress."""
+        self.shown.show(line)
+
+    def code(self) -> str:
+        """Of what is installed here."""
+        return code_digest()
+
+    def cpus(self) -> int:
+        """That this process may use."""
+        return cpus()
+
+    def runner(self, jobs: int) -> AbstractContextManager[Runner]:
+        """This process, or several others."""
+        return Here(self._play or measured) if jobs == 1 or self._play is not None else Processes(jobs, 1)
+
+    def second_runner(self, jobs: int) -> AbstractContextManager[Runner]:
+        """Always others."""
+        return Here(self._play) if self._play is not None else Processes(jobs, 1_000)
+
+    def write(self, folder: str, name: str, text: str) -> str:
+        """All of it or nothing."""
+        path = Path(folder, name)
+        try:
+            number, temporary = tempfile.mkstemp(dir=folder, prefix=".cronoq-sim-")  # mode 0600
+            with os.fdopen(number, "w", encoding="utf-8") as file:
+                file.write(text)
+            os.replace(temporary, path)
+        except OSError as error:
+            raise Broken(f"the trace {path} cannot be written: {error.strerror}") from None
+        return str(path)
+
+    def quote(self, words: Iterable[str]) -> str:
+        """For a POSIX shell."""
+        return shlex.join(words)
 
 
 # --- what the command does
 
 
-def runner(options: Options, play: PlaySeed | None, jobs: int) -> "Here | Processes":
-    """Who runs the seeds."""
-    if play is not None:
-        return Here(play)
-    return Processes(jobs, 1) if jobs > 1 else Here(measured)
-
-
-def jobs_of(options: Options) -> int:
-    """How many processes are worth it."""
-    wanted = options.jobs or cpus()
-    wanted = max(wanted // 2, 1) if options.twice else wanted
-    return min(wanted, options.seeds) if options.seeds is not None else wanted
-
-
-def run_seeds(options: Options, play: PlaySeed | None) -> Tally:
-    """Run them all, and tell of those that failed."""
-    jobs = jobs_of(options)
-    tally = Tally(options, Report(options.faults), jobs=jobs)
-    shown = Shown(options.quiet)
-    start = time.monotonic()
-    progress = Progress(start, options.seeds, options.budget, options.events)
-
-    def tick() -> None:
-        shown.show(lambda now: progress.line(now, tally.report.seeds, tally.events, tally.failed))
-
-    def is_over() -> bool:
-        return options.budget is not None and time.monotonic() - start >= options.budget
-
-    seeds: Iterator[Play] = plays(options, "", is_over)
-    again: Iterator[Play] = iter([next(plays(options, "", lambda: False))])
-    if options.twice:
-        seeds, again = tee(seeds)
-    try:
-        with runner(options, play, jobs) as one, runner_of_second(play, jobs, options.twice) as other:
-            second = other(again, tick)
-            for result in one(seeds, tick):
-                tally.add(result)
-                repeated = next(second, None)
-                if repeated is not None:
-                    tally.compare(result.outcome, repeated.outcome)
-                if options.events is not None and tally.events >= options.events:
-                    break
-            tally.seconds = time.monotonic() - start
-    except KeyboardInterrupt:
-        tally.interrupted = True
-    except Broken as broken:
-        tally.broken = str(broken)
-    tally.seconds = tally.seconds or time.monotonic() - start
-    tell_all(tally, shown)
-    shown.clear()
-    return tally
-
-
-def runner_of_second(play: PlaySeed | None, jobs: int, twice: bool) -> "Here | Processes":
-    """Who runs seeds once more: processes in which names hash in another way."""
-    return Here(play) if play is not None else Processes(jobs if twice else 1, 1_000)
-
-
-def tell_all(tally: Tally, shown: Shown) -> None:
-    """Write the trace of each failure, play it with narration, and cut it down."""
-    try:
-        for number, told in enumerate(list(tally.told)):
-            if not tally.interrupted:
-                wanted = tally.options.shrink
-                tell(tally, told, shown, shrink=number == 0 if wanted is None else wanted)
-    except KeyboardInterrupt:
-        tally.interrupted = True
-    except Broken as broken:
-        tally.broken = str(broken)
-
-
-def tell(tally: Tally, told: Told, shown: Shown, *, shrink: bool) -> None:
-    """One failure."""
-    options = tally.options
-    failure = told.failure
-    words = command_of(failure.seed, options)
-    if not failure.trace.steps:  # two runs of a seed differ: neither can be played from what is known
-        told.again = shlex.join([*PROGRAM.split(), *words, "--twice"])
-        return
-    told.again = shlex.join([*PROGRAM.split(), *words])
-    told.trace = write_trace(options, failure)
-    again = replay(replace(failure.trace, hash=""))
-    difference = not_the_same(failure, again)
-    if difference is not None:
-        tally.fail(difference)
-        return
-    if again.failure is not None:
-        failure.transcript = again.failure.transcript
-    if shrink:
-        told.short = cut_down(options, failure, shown)
-        told.short_trace = write_trace(options, told.short, "short")
-
-
-def cut_down(options: Options, failure: Failure, shown: Shown) -> Failure:
-    """The same failure after less."""
-
-    def progress(steps: int, kinds: int, share: float) -> None:
-        shown.show(lambda _: f"shrinking seed {failure.seed}: {steps:,} steps, {kinds} kinds of faults  {share:.0%}")
-
-    return shrunk(failure, BUDGET if options.shrink else BRIEF, progress)
-
-
-def find_plants(options: Options, play: PlaySeed | None) -> Plants:
-    """Look for one planted bug, or for each."""
-    wanted = list(PLANTS) if options.plant == "all" else [options.plant]
-    shown = Shown(options.quiet)
-    plants = Plants(options)
-    jobs = jobs_of(options)
-    start = time.monotonic()
-    try:
-        with runner(options, play, jobs) as one:
-            for number, name in enumerate(wanted, 1):
-                what = f"{name} ({number} of {len(wanted)})"
-                plants.found.append(find_plant(options, one, name, shown, start, what))
-        if len(wanted) == 1 and plants.found[0].failure is not None:
-            tally = Tally(options, Report(options.faults), [Told(plants.found[0].failure)])
-            tell_all(tally, shown)
-            plants.told, plants.interrupted, plants.broken = tally.told, tally.interrupted, tally.broken
-    except KeyboardInterrupt:
-        plants.interrupted = True
-    except Broken as broken:
-        plants.broken = str(broken)
-    shown.clear()
-    return plants
-
-
-def find_plant(
-    options: Options, one: "Here | Processes", name: str, shown: Shown, start: float, what: str
-) -> FoundPlant:
-    """Run seeds with the bug until one fails, and that seed without it."""
-    begin = time.monotonic()
-    progress = Progress(begin, options.seeds, options.budget, options.events, what)
-    found = FoundPlant(name)
-    events = 0
-
-    def tick() -> None:
-        shown.show(lambda now: progress.line(now, found.seeds, events, 0))
-
-    def is_over() -> bool:
-        return options.budget is not None and time.monotonic() - start >= options.budget
-
-    with contextlib.closing(one(plays(options, name, is_over), tick)) as results:
-        for result in results:
-            found.seeds += 1
-            events += result.outcome.events
-            found.failure = result.outcome.failure
-            if found.failure is not None or (options.events is not None and events >= options.events):
-                break
-    if found.failure is not None:
-        alone = replace(options, seed=found.failure.seed, seeds=1)
-        for result in one(plays(alone, "", lambda: False), tick):
-            found.without = result.outcome.failure
-    return found
-
-
-def replay_file(options: Options) -> tuple[Tally, str]:
-    """Play a trace; what came of it, and a sentence about what the file says."""
-    text = read_text(options.file, trace.MAX_BYTES)
+def replay_file(run: Run, system: System) -> tuple[int, str]:
+    """Play a trace or a recording: the exit code, and the report."""
+    options = run.options
+    with opened(options.file) as file:
+        first = file.readline(MAX_RECORDING_LINE + 1)
+        if is_recording(first.decode("ascii", "replace")):
+            return recorded(options, system, first, file)
+        text = text_of(options.file, first + file.read(max(trace.MAX_BYTES + 1 - len(first), 0)), trace.MAX_BYTES)
     if not trace.is_trace(text[:1_000]):
-        raise UsageError(f"{options.file} is no trace of a failed seed: it does not begin with {trace.FORMAT!r}")
-    try:
-        written = trace.decode(text, tuple(PLANTS))
-    except trace.TraceError as error:
-        raise UsageError(f"{options.file}, {error}") from None
-    options = replace(options, seed=written.trace.seed)
-    tally = Tally(options, Report(tuple(name for name, rate in written.trace.rates.items() if rate)))
-    shown = Shown(options.quiet)
-    start = time.monotonic()
-    note = ""
-    try:
-        shown.show(lambda _: f"replaying {len(written.trace.steps):,} steps of seed {written.trace.seed}")
-        result = replayed(replace(written.trace, hash=""), time.process_time, time.perf_counter)
-        tally.add(result)
-        tally.seconds = time.monotonic() - start
-        difference, note = judged(written, result.outcome, written.code in ("", code_digest()))
-        if difference is not None:
-            tally.fail(difference)
-        for told in tally.told:
-            told.trace = options.file
-            if options.shrink and told.failure.trace.steps:
-                told.short = cut_down(options, told.failure, shown)
-                told.short_trace = write_trace(options, told.short, "short")
-    except KeyboardInterrupt:
-        tally.interrupted = True
-    except Broken as broken:
-        tally.broken = str(broken)
-    shown.clear()
-    return tally, note
+        raise UsageError(
+            f"{options.file} is neither a trace of a failed seed nor a recording: its first line says neither"
+        )
+    tally, note = replay_trace(run, text)
+    return tally.exit_code, report.as_json(tally, note) if options.json else report.text(tally, note)
+
+
+def recorded(options: Options, system: System, first: bytes, file: BinaryIO) -> tuple[int, str]:
+    """Play a recording."""
+    if "--shrink" in options.given:
+        raise UsageError("--shrink is for traces of failed seeds; a recording is replayed as it is")
+
+    def lines() -> Iterator[str]:
+        yield first.decode("ascii")
+        for number, line in enumerate(bounded_lines(lambda size: file.readline(size).decode("ascii")), 2):
+            system.show(lambda _, number=number: f"replaying line {number:,}")  # type: ignore[misc]
+            yield line
+
+    found = replay_recording(lines())
+    if found.outcome == UNUSABLE:
+        raise UsageError(f"{options.file} cannot be replayed: {found.detail}")
+    return found.exit_code, report.recording_json(found) if options.json else f"{found.text()}\n"
+
+
+def try_scenario(options: Options, system: System) -> str:
+    """Run a scenario: its report."""
+    loaded = load_scenario(read_toml(options.file))
+    if isinstance(loaded, tuple):
+        refuse(options.file, loaded)
+    config = None
+    if loaded.config is not None:
+        path = str(Path(options.file).parent / loaded.config)
+        text = read_toml(path)
+        try:
+            config = tomllib.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"{path} is not valid TOML: {error}") from None
+    scenario = loaded.with_config(config)
+    if isinstance(scenario, tuple):
+        refuse(options.file, scenario)
+    found = run_scenario(
+        scenario, lambda share, tasks: system.show(lambda _: f"{share:4.0%} of the time, {tasks:,} tasks")
+    )
+    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
+    return report.dumped(found.as_json()) if options.json else found.text(width).rstrip("\n") + "\n"
+
+
+def refuse(path: str, problems: Iterable[Problem]) -> NoReturn:
+    """Everything that is wrong with a file."""
+    raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
 
 
 def say(text: str) -> None:
@@ -528,16 +435,27 @@ def command(arguments: Sequence[str], play: PlaySeed | None) -> int:
         return DONE
     if not Path(options.trace_dir).is_dir():
         raise UsageError(f"--trace-dir {options.trace_dir} is no directory")
-    if options.mode == PLANT:
-        plants = find_plants(options, play)
-        say(report.plants_json(plants) if options.json else report.plants_found_text(plants))
-        return plants.exit_code
+    system = System(options.quiet, play)
+    try:
+        code, text = done(Run(options, system, PLANTS, system.clock()), system)
+    finally:
+        system.shown.clear()
+    say(text)
+    return code
+
+
+def done(run: Run, system: System) -> tuple[int, str]:
+    """What the mode says: the exit code, and the report."""
+    options = run.options
+    if options.mode == SCENARIO:
+        return DONE, try_scenario(options, system)
     if options.mode == REPLAY:
-        tally, note = replay_file(options)
-    else:
-        tally, note = run_seeds(options, play), ""
-    say(report.as_json(tally, note) if options.json else report.text(tally, note))
-    return tally.exit_code
+        return replay_file(run, system)
+    if options.mode == PLANT:
+        plants = find_plants(run)
+        return plants.exit_code, report.plants_json(plants) if options.json else report.plants_found_text(plants)
+    tally = run_seeds(run)
+    return tally.exit_code, report.as_json(tally) if options.json else report.text(tally)
 
 
 def main(arguments: Sequence[str] | None = None, play: PlaySeed | None = None) -> int:
@@ -545,7 +463,7 @@ def main(arguments: Sequence[str] | None = None, play: PlaySeed | None = None) -
     try:
         return command(sys.argv[1:] if arguments is None else arguments, play)
     except UsageError as error:
-        complain(f"{error}")
+        complain(str(error))
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED

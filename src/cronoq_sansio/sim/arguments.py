@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from cronoq_sansio.sim.faults import FAULTS
-from cronoq_sansio.sim.run import ALL_FAULTS, LOCKSTEP_SHARE, STEPS
+from cronoq_sansio.sim.run import ALL_FAULTS, ISOLATION_SHARE, LOCKSTEP_SHARE, STEPS
 from cronoq_sansio.values import value
 
 PROGRAM = "python -m cronoq_sansio.sim"
@@ -28,8 +28,8 @@ MAX_JOBS = 256
 MAX_BUDGET = 604_800
 """Seconds: a week."""
 
-RUN, PLANT, REPLAY = "run", "plant", "replay"
-WORLDS = ("both", "server", "lockstep")
+RUN, PLANT, REPLAY, SCENARIO = "run", "plant", "replay", "scenario"
+WORLDS = ("all", "server", "lockstep", "isolation")
 COVERAGE = ("kinds", "pairs", "off")
 
 
@@ -63,7 +63,7 @@ class Options:
     """None: the first failure alone."""
     trace_dir: str = "."
     file: str = ""
-    """To replay."""
+    """To replay, or the scenario."""
     json: bool = False
     quiet: bool = False
     given: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class Option:
 
 
 SEEDED = (RUN, PLANT)
-ALWAYS = (RUN, PLANT, REPLAY)
+ALWAYS = (RUN, PLANT, REPLAY, SCENARIO)
 OPTIONS = (
     Option("--seed", "N", SEEDED, "the first seed (default 0); alone: this seed and no other"),
     Option(
@@ -98,7 +98,7 @@ OPTIONS = (
         "N",
         SEEDED,
         f"acts of each seed before everything is healed (default {STEPS:,}); a lockstep seed plays "
-        f"1/{LOCKSTEP_SHARE} of them",
+        f"1/{LOCKSTEP_SHARE} of them, an isolation seed 1/{ISOLATION_SHARE}",
     ),
     Option(
         "--faults",
@@ -107,7 +107,12 @@ OPTIONS = (
         "kinds of faults that may strike, with commas between: names, all, none, and -NAME to leave one out; "
         "`--faults list` shows them all",
     ),
-    Option("--world", "WORLD", SEEDED, "server, lockstep (engine beside the model), or both (default: by the seed)"),
+    Option(
+        "--world",
+        "WORLD",
+        SEEDED,
+        "server, lockstep (engine beside the model), isolation (with and without a neighbour), or all (default: by the seed)",
+    ),
     Option("--budget", "SECONDS", SEEDED, "start no new seed after this time"),
     Option("--events", "N", SEEDED, "go on until so many events were handed in"),
     Option(
@@ -122,7 +127,10 @@ OPTIONS = (
         "off: neither is shown or judged (default kinds)",
     ),
     Option("--plant", "NAME", SEEDED, "plant a bug and look for it; all: each of them; `--plant list` shows them"),
-    Option("--replay", "FILE", (REPLAY,), "play the trace of a failed seed once more"),
+    Option(
+        "--replay", "FILE", (REPLAY,), "play the trace of a failed seed, or a recording of `cronoq-trio serve --record`"
+    ),
+    Option("--scenario", "FILE", (SCENARIO,), "run the workload that the file describes against a configuration"),
     Option(
         "--shrink",
         "",
@@ -160,7 +168,8 @@ is written than the trace of a seed that failed.
   {PROGRAM}                        {SEEDS} seeds
   {PROGRAM} --seed 17              seed 17 once more
   {PROGRAM} --budget 240           as many seeds as four minutes allow
-  {PROGRAM} --replay FILE          a failed seed, from its trace
+  {PROGRAM} --replay FILE          a failed seed, or a recorded server
+  {PROGRAM} --scenario FILE        a workload against a configuration
   {PROGRAM} --plant list           the bugs that can be planted
 """
 
@@ -174,9 +183,11 @@ def parse(arguments: Sequence[str], plants: Iterable[str]) -> Options:
     given = options.given
     if options.show:
         return options
+    if "--replay" in given and "--scenario" in given:
+        raise UsageError("--replay and --scenario name a file each; give one of them")
     if "--shrink" in given and "--no-shrink" in given:
         raise UsageError("--shrink and --no-shrink say the opposite; give one of them")
-    options.mode = REPLAY if "--replay" in given else options.mode
+    options.mode = REPLAY if "--replay" in given else SCENARIO if "--scenario" in given else options.mode
     wrong = [option.name for option in OPTIONS if option.name in given and options.mode not in option.modes]
     if wrong:
         raise UsageError(f"{wrong[0]} cannot be given with --{options.mode}")
@@ -339,13 +350,14 @@ _VALUES: Mapping[str, Callable[[Options, str], None]] = {
     "--seeds": _set("seeds", lambda text: _integer("--seeds", text, 1, MAX_SEEDS)),
     "--steps": _set("steps", lambda text: _integer("--steps", text, 1, MAX_STEPS)),
     "--faults": _faults,
-    "--world": _set("world", lambda text: "" if _one_of("--world", text, WORLDS) == "both" else text),
+    "--world": _set("world", lambda text: "" if _one_of("--world", text, WORLDS) == "all" else text),
     "--budget": _set("budget", lambda text: _seconds("--budget", text)),
     "--events": _set("events", lambda text: _integer("--events", text, 1, MAX_EVENTS)),
     "--jobs": _set("jobs", lambda text: _integer("--jobs", text, 1, MAX_JOBS)),
     "--coverage": _set("coverage", lambda text: _one_of("--coverage", text, COVERAGE)),
     "--trace-dir": _set("trace_dir", str),
     "--replay": _set("file", str),
+    "--scenario": _set("file", str),
 }
 
 

@@ -33,7 +33,7 @@ class Trace:
     """Everything that was decided in one run: with it the run is repeated to the last byte."""
 
     world: str
-    """`server` or `lockstep`."""
+    """`server`, `lockstep` or `isolation`."""
     seed: int
     """Of settings and beginnings; what happens is in `steps`."""
     rates: dict[str, int]

@@ -44,7 +44,9 @@ SHORT_LEASE = 10 * SECOND
 """In pools with leases below this some attempts run for longer than a lease."""
 GRACE = 5 * SECOND
 CROWD = 12
-"""Live tasks of a pool for which one more worker stands by."""
+"""Waiting tasks of a pool for which one more worker stands by, and slots that it has at least."""
+MAX_WORKERS = 4
+"""More of them for one pool and set of labels."""
 MAX_WAITS = 64
 SUCCEEDED = int(TaskStatus.SUCCEEDED)
 
@@ -71,6 +73,8 @@ class Healing:
         """Calls of this phase that wait for a task."""
         self._again: list[int] = []
         """Tasks that somebody does not want to wait for any longer; once all have ended he asks again."""
+        self._late = False
+        """Whoever waits now waits for a task that has ended."""
         self._told: dict[Ask, dict[int, None]] = {}
         """Of each watch the ends that it was told of."""
         self._ended_before: frozenset[int] = frozenset()
@@ -165,7 +169,7 @@ class Healing:
                 node.answer_query(0)
             if work and node.serving:
                 self._work(node)
-                if not node.stopping and not node.inbox:
+                if not node.stopping:
                     self._help(node)
             if not node.inbox and node.flight is None:
                 return
@@ -199,8 +203,8 @@ class Healing:
             for labels in pool.groups.demands:
                 if (pool.name, labels) not in self._joined:
                     self._joined[pool.name, labels] = None
-                    slots = max(CROWD, pool.pending // CROWD)  # after a herd there are thousands to work off
-                    for _ in range(1 + min(pool.pending // CROWD, 4)):
+                    slots = max(pool.pending // MAX_WORKERS, CROWD)
+                    for _ in range(1 + min(pool.pending // CROWD, MAX_WORKERS)):
                         self.world.workers.connect(node, pool.name, labels, slots)
         if node.engine.recurring.armed and not any(ask.op == "remove schedule" for ask in node.asks):
             for view in node.engine.list_recurring():
@@ -251,6 +255,8 @@ class Healing:
         if not task_id:
             return
         rejection = action.rejection
+        if rejection.code is Code.NOT_FOUND and self._late and self.world.store.volatile:
+            return  # it forgets what has ended
         ended = self._rows.finished(task_id) is not None
         if rejection.code is not Code.DEADLINE_EXCEEDED or ended:
             raise Violation(Kind.LIVENESS, "a wait does not get the end of its task", f"task {task_id}: {rejection}")
@@ -273,6 +279,7 @@ class Healing:
 
     def _hold_promises(self, node: Node) -> None:
         """All tasks have ended: so has every call, and every watcher has heard of all of it."""
+        self._late = True
         for task_id in self._again:
             self._wait_for(node, task_id)
         self._settle(node)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service.messages_recurring import RemoveRecurring
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.shadow import RUNNING
 from cronoq_sansio.values import value
@@ -109,6 +110,8 @@ class Holders:
         """Watches that were let in, and how many tasks had ended by then or have been looked at since."""
         self.told_ends: dict[int, int] = {}
         """Tasks of which somebody was told that they have ended, and when, in events of the world."""
+        self.over: list[Hold] = []
+        """Those of which this step brings the outcome."""
         self.alone = False
         """There is but one event in this step."""
         self.grace: int | None = None
@@ -168,7 +171,20 @@ class Holders:
         if hold is None:
             return False
         self._drop(hold)
+        shadow = self._view.live.get(hold.task)
+        if shadow is not None and shadow.attempt == hold.attempt:
+            shadow.report = message
+            self.over.append(hold)
         return True
+
+    def followed(self) -> None:
+        """The step is made: what its reports say of attempts has been written."""
+        live = self._view.live
+        for hold in self.over:
+            shadow = live.get(hold.task)
+            if shadow is not None and shadow.status == RUNNING and shadow.attempt == hold.attempt:
+                raise fault("nothing follows from the report of a worker", f"{hold}: {shadow.report}")
+        self.over = []
 
     def _refused(self, stream: m.WorkerStream, message: m.Nack) -> bool:
         hold = self._holding(stream, message.lease)
@@ -208,12 +224,18 @@ class Holders:
             desk.slots = min(message.slots, desk.cap)
 
     def _call(self, event: m.CallReceived) -> None:
-        world, request = self._node.world, event.request
+        world = self._node.world
+        request: Any = event.request
         highest, ends = world.ledger.highest, self._view.keys.count
         self.calls[event.call] = Asked(self._node.now, world.events, highest, ends, event.deadline, request)
-        if type(request) is m.SubmitBatch:
+        kind = type(request)
+        if kind is m.SubmitBatch:
             ask: Any = event.call.sink
             world.ledger.tried(ask.marker)
+        elif kind is m.Cancel:
+            self._view.cancels[request.task] = None
+        elif kind is RemoveRecurring:
+            world.ledger.unwanted[request.name] = None
 
     def _left(self, event: m.CallEnded) -> None:
         self.calls.pop(event.call, None)

@@ -17,6 +17,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service import messages as m
@@ -34,6 +35,7 @@ from cronoq_sansio.sim.node import Node
 from cronoq_sansio.sim.specs import POOLS
 from cronoq_sansio.sim.workers import Worker, Workers
 from cronoq_sansio.sim.world import MachineFactory, ServerWorld
+from cronoq_sansio.values import value
 
 FAULTS = frozenset(
     (
@@ -64,7 +66,7 @@ def plan_for(seed: int) -> worlds.Plan:
     random = Random(seed)
     plan = worlds.draw(random)
     settings = plan.settings
-    limits = LimitSettings(key_retention=settings.limits.key_retention)
+    limits = LimitSettings(key_retention=settings.limits.key_retention or 20 * SECOND)
     theirs = random.choice(settings.pools)
     pools = [
         *settings.pools,
@@ -130,20 +132,43 @@ class Side(ServerWorld):
         self.lines.append((self.now, str(sink), what))
 
 
+@value
+class Batch:
+    """What was handed in at once, or time that passed."""
+
+    when: int
+    lines: int
+    """What the tenant had been told before."""
+    events: tuple[Any, ...]
+    """Empty: time passed until then, with every timer when it is due."""
+    between: bool
+    """It came while time passed: callers go away when they are told something."""
+
+
 class Alone(Side):
     """The server on which the tenant is alone: it decides what callers and workers do."""
 
     def __init__(self, seed: int, choices: Choices, swarm: Swarm, machine: MachineFactory | None) -> None:
-        self.handed_in: list[tuple[int, list[Any]]] = []
-        """When, and what from outside; a batch is a step."""
+        self.handed_in: list[Batch] = []
+        """From outside, since the other one has taken it."""
+        self._passing = False
         super().__init__(seed, choices, swarm, machine)
 
     def count(self, node: Node, events: Sequence[Any]) -> None:
         """The server is about to handle these."""
         super().count(node, events)
-        outside = [event for event in events if type(event) is not TimerFired]
+        outside = tuple(event for event in events if type(event) is not TimerFired)
         if outside:
-            self.handed_in.append((self.now, outside))
+            self.handed_in.append(Batch(self.now, len(self.lines), outside, self._passing))
+
+    def advance(self, nanoseconds: int) -> None:
+        """Time passes, with every timer when it is due."""
+        for node in self.nodes:
+            node.flush()
+        self._passing = True
+        super().advance(nanoseconds)
+        self._passing = False
+        self.handed_in.append(Batch(self.now, 0, (), False))
 
 
 class Loaded(Side):
@@ -174,13 +199,25 @@ class Loaded(Side):
         """The same is handed in here as in the other one since the last time."""
         other, (node,) = self._other, self.nodes
         handed_in, other.handed_in = other.handed_in, []
-        for when, events in handed_in:
-            if when > self.now:
-                self.advance(when - self.now)
-            for event in events:
+        for batch in handed_in:
+            if not batch.events:
+                self.advance(batch.when - self.now)
+                continue
+            if batch.between:
+                self._reach(node, batch)
+            self.now = batch.when  # later than it was when timers were late there
+            for event in batch.events:
                 self._hand_in(node, event)
             node.flush()
-        self.advance(other.now - self.now)
+
+    def _reach(self, node: Node, batch: Batch) -> None:
+        """Time passes until the tenant has been told as much."""
+        while self.now < batch.when or len(self.lines) < batch.lines:
+            wake = node.wake()
+            if wake is None or wake > batch.when:
+                return
+            self.now = max(self.now, wake)
+            node.fire()
 
     def act(self) -> None:
         """The neighbour does something, and all that follows from it follows at once."""

@@ -70,6 +70,8 @@ class Ledger:
         """Whatever was stored under each name."""
         self.removed: dict[str, None] = {}
         """Names of schedules that were removed at some time."""
+        self.unwanted: dict[str, None] = {}
+        """Names of schedules that somebody has asked to remove."""
         self._answers = Answers(world, self)
         self._on: dict[type, Callable[[Any], None]] = {
             TaskInserted: self._inserted,
@@ -136,6 +138,9 @@ class Ledger:
             versions.append(record.spec)
 
     def _deleted(self, record: RecurringDeleted) -> None:
+        versions = self.schedules.get(record.name)
+        if record.name not in self.unwanted and not (versions and versions[-1].configured):
+            raise Violation(Kind.SAFETY, "a schedule is removed that nobody has removed", record.name)
         self.removed[record.name] = None
 
     # --- batches

@@ -137,6 +137,8 @@ class Node:
             elif self.flight is not None and world.on("store behind"):
                 self._weigh()
         self.engine.check_invariants(step)
+        if self.holders.over:
+            self.holders.followed()
         if step.at_once:
             self._perform(step.at_once)
         self._kick()

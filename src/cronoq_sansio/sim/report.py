@@ -9,9 +9,12 @@ from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
 from cronoq_sansio.sim.planting import Bed
 from cronoq_sansio.sim.progress import clock
+from cronoq_sansio.sim.recording import RecordingReport
 from cronoq_sansio.sim.tally import JUDGED_SEEDS, JUDGED_STEPS, FoundPlant, Plants, Tally, Told
 
 WIDTH = 100
+NAMES = max(len(fault.name) for fault in FAULTS) + 2
+"""The column of kinds of faults."""
 EXCERPT = 60
 """Lines of a transcript that the report shows, the last ones; the trace gives all of it again."""
 
@@ -86,12 +89,12 @@ def coverage_text(tally: Tally) -> str:
     """How often each kind of fault struck, and what it met."""
     coverage = tally.report.coverage
     pairs = tally.options.coverage == "pairs"
-    lines = [f"{'kind of fault':<22}{'struck':>10}  {'met' if pairs else 'operations met'}"]
+    lines = [f"{'kind of fault':<{NAMES}}{'struck':>10}  {'met' if pairs else 'operations met'}"]
     for name in names(tally.report.faults):
         meets = BY_NAME[name].meets
         counts = {operation: coverage.counts.get((name, operation), 0) for operation in meets}
         met = sum(count > 0 for count in counts.values())
-        head = f"{name:<22}{sum(counts.values()):>10,}  "
+        head = f"{name:<{NAMES}}{sum(counts.values()):>10,}  "
         if pairs:
             lines += hung(head, ", ".join(f"{operation} {count:,}" for operation, count in counts.items()), 120)
         else:
@@ -168,6 +171,22 @@ def coverage_json(coverage: Coverage, faults: Iterable[str]) -> dict[str, dict[s
     }
 
 
+def recording_json(found: RecordingReport) -> str:
+    """What came of a recording, for programs."""
+    return dumped(
+        {
+            "outcome": found.outcome,
+            "detail": found.detail,
+            "line": found.line,
+            "steps": found.steps,
+            "events": found.events,
+            "state": found.state,
+            "notes": list(found.notes),
+            "exit_code": found.exit_code,
+        }
+    )
+
+
 def told_json(told: Told) -> dict[str, Any]:
     """One failure."""
     failure = told.failure
@@ -196,8 +215,8 @@ def faults_text() -> str:
     """What `--faults list` prints."""
     lines = ["Kinds of faults, and the operations that each can meet:", ""]
     for fault in FAULTS:
-        lines += hung(f"{fault.name:<22}", fault.what, WIDTH)
-        lines += hung(" " * 24, f"meets {', '.join(fault.meets)}", WIDTH)
+        lines += hung(f"{fault.name:<{NAMES}}", fault.what, WIDTH)
+        lines += hung(" " * NAMES, f"meets {', '.join(fault.meets)}", WIDTH)
     return "\n".join(lines) + "\n"
 
 

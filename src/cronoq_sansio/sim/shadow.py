@@ -1,5 +1,6 @@
 """One live task as the writes of a term show it, and the transitions that writes may show."""
 
+from cronoq_sansio.service.messages import FromWorker
 from cronoq_sansio.spec import Condition, Scheduling, TaskSpec, TaskStatus
 
 BLOCKED = int(TaskStatus.BLOCKED)
@@ -42,6 +43,7 @@ class Shadow:
         "latest",
         "max_attempts",
         "needs",
+        "report",
         "sent",
         "spec",
         "start",
@@ -64,6 +66,8 @@ class Shadow:
         """Wall time."""
         self.sent = 0
         """The last attempt that a worker was given and has not refused; in this term."""
+        self.report: FromWorker | None = None
+        """What the worker that held the running attempt said of its end."""
         asked = spec.scheduling
         self.needs: tuple[tuple[str, int], ...] = asked.resources if asked is not None else ()
         self.start: int | None = asked.start if asked is not None else None

@@ -37,7 +37,7 @@ MAX_RATE = 1_000_000
 MAX_SEED = 2**63 - 1
 MAX_TEXT = 10_000
 """Characters of a text."""
-WORLDS = ("server", "lockstep")
+WORLDS = ("server", "lockstep", "isolation")
 KINDS = {kind.name.lower(): kind for kind in Kind}
 
 

@@ -21,7 +21,8 @@ from cronoq_sansio.engine.records import (
     TaskFinished,
     TaskInserted,
 )
-from cronoq_sansio.settings import PoolSettings, Settings
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.settings import DEFAULT_RETRY, PoolSettings, Settings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.fires import TermFires
 from cronoq_sansio.sim.shadow import (
@@ -43,7 +44,7 @@ from cronoq_sansio.sim.shadow import (
 from cronoq_sansio.sim.units import units_of
 from cronoq_sansio.sim.view_edges import Edges
 from cronoq_sansio.sim.view_keys import Keys
-from cronoq_sansio.spec import MissPolicy, TaskStatus
+from cronoq_sansio.spec import MissPolicy, RetryPolicy, TaskSpec, TaskStatus
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.world import ServerWorld
@@ -97,6 +98,10 @@ class View:
         self.recovering = True
         self.set = False
         """The wall clock was set since the term began."""
+        self._aged = True
+        """Whoever came later is younger. Not so when the wall clock was set back before the term began."""
+        self.cancels: dict[int | str, None] = {}
+        """Tasks and keys that somebody has asked this term to cancel."""
         self._output_of = 0
         self._whole: dict[str, int] = {}
         """Of each batch that this step inserts: how many members without a key."""
@@ -120,14 +125,17 @@ class View:
         """The rows that the term recovers from."""
         rows, wall = self._world.store.rows, self.now + self.offset
         live = rows.live()
+        latest = 0
         for task_id in live:
             row, state = rows.inserted[task_id], rows.states.get(task_id)
             arrival = min(row.arrival, wall) - self.offset
+            self._aged = self._aged and arrival >= latest
+            latest = arrival
             shadow = Shadow(row.spec, READY, 0, row.max_attempts, arrival)
             if state is not None:
                 shadow.status, shadow.attempt, shadow.first_started = state.status, state.attempt, state.first_started
                 if type(state) is TaskChanged and state.status == RETRYING:
-                    due = min(state.due - self.offset, self.now + self._max_backoff(shadow))
+                    due = min(state.due - self.offset, self.now + self._policy(shadow.spec).max_backoff)
                     shadow.due = shadow.latest = due
             self._add(task_id, shadow)
         self.keys.take_over(live)
@@ -173,6 +181,8 @@ class View:
         if task_id <= self.highest:
             raise fault("a task id was given twice, or out of order", f"task {task_id} after {self.highest}")
         self.highest = task_id
+        if record.max_attempts != self._policy(spec).max_attempts:
+            raise fault("a task may have another number of attempts than was asked for", record)
         if not self.now + self._low <= record.arrival <= self.now + self._high:
             raise fault("a task arrives at another time than now", f"{record} at {self.now} + {self.offset}")
         if spec.key:
@@ -234,6 +244,7 @@ class View:
             self._check_turn(record.task_id, shadow, shadow.lanes)
         for name, units in shadow.needs:
             self.units[name].take(units, now)
+        shadow.report = None
         self.running += 1
         self.counts["dispatched"] += 1
 
@@ -247,7 +258,10 @@ class View:
             raise fault("a task starts that has missed its start", f"{record}, {late} ns too late")
 
     def _check_turn(self, task_id: int, shadow: Shadow, lanes: tuple[list[int], ...]) -> None:
-        """No plain task of the pool that is READY for sure has a higher score, or an older place in the same class."""
+        """No plain task of the pool that is READY for sure has a higher score, or an older place in the same class.
+
+        The head of a queue may be another one that is not plain; it is older then, and its score is higher still.
+        """
         now, live, own = self.now, self.live, shadow.spec.priority
         points = BASE[own] + min(AGING * (now - shadow.arrival), AGE_CAP)
         for priority, lane in enumerate(lanes):
@@ -259,6 +273,8 @@ class View:
             if priority == own:
                 if first < task_id:
                     raise fault("a plain task overtakes one of its class", f"task {task_id} before {first}")
+                continue
+            if not self._aged:
                 continue
             theirs = BASE[priority] + min(AGING * (now - live[first].arrival), AGE_CAP)
             if theirs > points or (theirs == points and priority < own):
@@ -284,8 +300,23 @@ class View:
         if record.attempt >= shadow.max_attempts:
             raise fault("a task is to be repeated that has no attempt left", record)
         shadow.due, shadow.latest = record.due - self._high, record.due - self._low
+        self._check_backoff(record, shadow)
         self.counts["retries"] += 1
         self._leave(shadow)
+
+    def _check_backoff(self, record: TaskChanged, shadow: Shadow) -> None:
+        policy, report = self._policy(shadow.spec), shadow.report
+        floor = report.retry_after if type(report) is m.Fail else 0
+        if type(report) is m.Fail and report.permanent:
+            raise fault("an attempt that failed for good is to be repeated", record)
+        try:
+            full = int(min(policy.initial_backoff * policy.multiplier ** (record.attempt - 1), policy.max_backoff))
+        except OverflowError:
+            full = policy.max_backoff if policy.initial_backoff else 0
+        least = floor if policy.jitter else max(full, floor)
+        if shadow.latest - self.now < least or shadow.due - self.now > max(full, floor):
+            details = f"{record}: {shadow.due - self.now} ns, {least} to {max(full, floor)} are right"
+            raise fault("a backoff is not what the policy says", details)
 
     def _leave(self, shadow: Shadow) -> None:
         """An attempt is over. One that ran when the term began has nothing of this term."""
@@ -320,6 +351,15 @@ class View:
         if status == SUCCEEDED:
             if self._output_of != record.task_id:
                 raise fault("a task succeeds without an output", record)
+        elif status == CANCELLED:
+            key, report = shadow.spec.key, shadow.report
+            asked_for = record.task_id in self.cancels or (key and key in self.cancels)
+            if not (asked_for or type(report) is m.AttemptAborted):
+                raise fault("a task is cancelled that nobody has cancelled", record)
+        elif status == FAILED and shadow.status == RUNNING:
+            report = shadow.report
+            if not (type(report) is m.Complete or (type(report) is m.Fail and report.permanent)):
+                raise fault("an attempt fails for good that may be repeated", record)
         elif status == DEAD_LETTERED:
             if shadow.attempt != shadow.max_attempts:
                 raise fault("a task is given up that has attempts left", record)
@@ -331,7 +371,7 @@ class View:
             overdue = shadow.awaited and self.now >= shadow.due - (self._high - self._low)
             if not (shadow.impossible or overdue or shadow.spec.tags):
                 raise fault("a task is skipped although its edges may be met", record)
-        elif (status == MISSED or shadow.status != RUNNING) and status != CANCELLED:
+        else:
             late = shadow.start is not None and self._peak > shadow.start + asked.tolerance
             policy = asked.on_miss == SKIP if status == MISSED else asked.on_miss not in (SKIP, RUN_LATE)
             missed = late and policy and not shadow.attempt
@@ -344,6 +384,11 @@ class View:
         shadow = self.live.get(record.task_id)
         if shadow is None or shadow.status != RUNNING:
             raise fault("a task has an output that does not run", record)
+        report = shadow.report
+        if type(report) is not m.Complete or (
+            report.output != record.output or report.content_type != record.content_type
+        ):
+            raise fault("an output is stored that no worker has reported", f"{record}, reported: {report}")
         self._output_of = record.task_id
 
     def _resolved(self, record: EdgeResolved) -> None:
@@ -365,8 +410,16 @@ class View:
                 raise fault("a part of a batch was inserted", f"{marker}: without {missing}")
         self._whole = {}
 
-    def _max_backoff(self, shadow: Shadow) -> int:
-        override, pool = shadow.spec.retry, self.pools.get(shadow.spec.pool)
-        if override is not None and override.max_backoff is not None:
-            return override.max_backoff
-        return PoolSettings().retry.max_backoff if pool is None else pool.retry.max_backoff
+    def _policy(self, spec: TaskSpec) -> RetryPolicy:
+        """Of a task: what it asks for, and what the pool says of the rest."""
+        pool, asked = self.pools.get(spec.pool), spec.retry
+        usual = DEFAULT_RETRY if pool is None else pool.retry
+        if asked is None:
+            return usual
+        return RetryPolicy(
+            usual.max_attempts if asked.max_attempts is None else asked.max_attempts,
+            usual.initial_backoff if asked.initial_backoff is None else asked.initial_backoff,
+            usual.multiplier if asked.multiplier is None else asked.multiplier,
+            usual.max_backoff if asked.max_backoff is None else asked.max_backoff,
+            usual.jitter if asked.jitter is None else asked.jitter,
+        )

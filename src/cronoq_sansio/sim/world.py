@@ -105,6 +105,7 @@ class ServerWorld:
         self.coverage = Coverage()
         self.machine = machine or machine_of
         self.events = 0
+        self.scans = 0
         self._hash = OFFSET ^ seed
         if plan is None:
             plan = worlds.draw(Random(seed))

@@ -17,7 +17,7 @@ HUGE = 10_000
 """Tasks of the largest herd."""
 HUGE_EVERY = 64
 """One world of so many is made for it."""
-BUSY_SHARE = 0.25
+BUSY_SHARE = 0.5
 """Worlds of so many are busy ones."""
 SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
 """Of the clocks of processes: each counts from its own start."""

@@ -1,0 +1,88 @@
+"""The command of the simulator with files of others: recordings of production, and scenarios."""
+
+import pytest
+
+from tests.sim.recorded import Term
+
+
+@pytest.fixture
+def recording(sim):
+    """Of a term with a few tasks."""
+    term = Term()
+    term.submit(key="a")
+    term.commit()
+    lines = term.end()
+    path = sim.folder / "term.jsonl"
+    path.write_text("".join(lines))
+    return path
+
+
+def test_a_recording_is_replayed(sim, recording):
+    done = sim("--replay", "term.jsonl")
+    assert done.code == 0 and done.out.startswith("same after ")
+    found = sim("--replay", "term.jsonl", "--json").json
+    assert found["outcome"] == "same" and found["steps"] == 2 and found["exit_code"] == 0
+
+
+def test_a_recording_that_decides_otherwise_now(sim, recording):
+    text = recording.read_text()
+    recording.write_text(text.replace('"default"', '"another"', 1))
+    assert sim("--replay", "term.jsonl").code == 5
+
+
+@pytest.mark.parametrize("junk", ["{", "\xff", '{"x": NaN}'])
+def test_a_recording_that_is_damaged(sim, recording, junk):
+    lines = recording.read_text().splitlines(keepends=True)
+    recording.write_text("".join([*lines[:2], f"{junk}\n", *lines[2:]]), encoding="latin-1")
+    done = sim("--replay", "term.jsonl")
+    assert done.code == 2 and done.err.startswith("Error: term.jsonl cannot be replayed: line 3: ") and not done.out
+
+
+def test_a_recording_is_not_shrunk(sim, recording):
+    done = sim("--replay", "term.jsonl", "--shrink")
+    assert done.code == 2 and "a recording is replayed as it is" in done.err
+
+
+SCENARIO = """config = "pools.toml"
+duration_s = 20
+
+[[arrivals]]
+name = "work"
+pool = "small"
+rate_per_s = 2
+duration = { mean_s = 0.1 }
+
+[[workers]]
+pool = "small"
+slots = 2
+"""
+
+
+@pytest.fixture
+def scenario(sim):
+    folder = sim.folder / "below"
+    folder.mkdir()
+    (folder / "work.toml").write_text(SCENARIO)
+    (folder / "pools.toml").write_text('[[pools]]\nname = "small"\n')
+    return folder
+
+
+def test_a_scenario_with_the_configuration_beside_it(sim, scenario):
+    done = sim("--scenario", "below/work.toml")
+    assert done.code == 0 and "WAITS until the first start" in done.out and "small" in done.out
+    assert sim("--scenario", "below/work.toml", "--json").json["duration_s"] == 20
+
+
+def test_what_is_wrong_with_a_scenario(sim, scenario):
+    (scenario / "work.toml").write_text(SCENARIO.replace("duration_s", "duration").replace("slots = 2", "slots = 0"))
+    done = sim("--scenario", "below/work.toml")
+    assert done.code == 2 and not done.out
+    lines = done.err.splitlines()
+    assert len(lines) > 1 and all(line.startswith("Error: below/work.toml: ") for line in lines)
+    (scenario / "work.toml").write_text(SCENARIO)
+    (scenario / "pools.toml").write_text("[[pools")
+    assert sim("--scenario", "below/work.toml").err.startswith("Error: below/pools.toml is not valid TOML: ")
+    (scenario / "pools.toml").unlink()
+    assert sim("--scenario", "below/work.toml").err.startswith("Error: below/pools.toml cannot be read: No such file")
+    (scenario / "work.toml").write_text("x" * (2 << 20))
+    assert "is longer than 1,048,576 bytes" in sim("--scenario", "below/work.toml").err

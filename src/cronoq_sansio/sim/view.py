@@ -145,9 +145,9 @@ class View:
 
     def begun(self) -> None:
         """Recovery is over: what has been written so far was its work."""
-        self.recovering = False
         if lost := [task_id for task_id, shadow in self.live.items() if shadow.status == RUNNING]:
             raise fault("an attempt that was lost still runs after a recovery", lost)
+        self.recovering = False
 
     def look(self) -> None:
         """The wall clock is about to be set."""

@@ -96,6 +96,7 @@ class Healing:
         """Exactly one serves from now on."""
         world = self.world
         for node in world.nodes:
+            node.doomed = 0
             if node.epoch != world.store.epoch:
                 node.flush()
                 if node.flight is None or node.apply():

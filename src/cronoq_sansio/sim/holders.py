@@ -156,6 +156,8 @@ class Holders:
                     stale = False
                     if type(message) is m.SetSlots:
                         self._slots(event.stream, message)
+                    elif type(message) is m.Register and event.stream in self.desks:
+                        self._close(event.stream)  # a second one ends the stream
                 elif report(event.stream, message):
                     stale = False
             else:

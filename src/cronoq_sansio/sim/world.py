@@ -130,7 +130,16 @@ class ServerWorld:
         self.strangers = Strangers(self)
         self.together = Together(self)
         self.rush = Rush(self)
-        self.performers: dict[type, Callable[[Node, Any], None]] = {
+        self.performers = self._performers()
+        self._scan_every = self._next_scan = scan or FULL_SCAN
+        actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
+        self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
+        self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
+        self.operators.start_term(skew=plan.skew)
+
+    def _performers(self) -> dict[type, Callable[[Node, Any], None]]:
+        """Who hears of which action of a term."""
+        return {
             m.Reply: self.callers.replied,
             m.Reject: self.callers.rejected,
             m.StartEvents: self.callers.started,
@@ -142,11 +151,6 @@ class ServerWorld:
             m.StopFinished: Node.stop_finished,
             LogDrop: Node.dropped,
         }
-        self._scan_every = self._next_scan = scan or FULL_SCAN
-        actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
-        self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
-        self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
-        self.operators.start_term(skew=plan.skew)
 
     # --- a run
 

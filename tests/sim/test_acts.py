@@ -18,7 +18,7 @@ from tests.tidy.tree import ROOT
 
 ENOUGH = 90
 """Seeds in which every pair of a fault and what it can meet must have been met; half of them are enough today."""
-STEPS = 2_000
+STEPS = 1_500
 DURABLE = next(seed for seed in range(100) if not worlds.draw(Random(seed)).volatile)
 HUGE = next(seed for seed in range(1_000) if worlds.draw(Random(seed)).herd == worlds.HUGE)
 

@@ -203,7 +203,7 @@ class Operators:
         met = "calls open"
         if node.flight is not None and node.engine.running:
             met = "everything in flight"
-        if not world.strikes("fault of the term", met, 2):
+        if not world.strikes("fault of the term", met, 8 if met == "calls open" else 2):
             return
         if node.flight is not None and self._pick((False, True)) and not node.apply():
             self._fenced()  # what was being written is written to its end before the store can be claimed again

@@ -100,10 +100,7 @@ class ServerWorld:
         acts: Sequence[str] = (),
         scan: int = 0,
     ) -> None:
-        """`plan` is drawn by the seed when it is None; of `acts` one is chosen in each step, by default of all.
-
-        `scan`: events between two recounts of everything; 0 = `FULL_SCAN`.
-        """
+        """`plan`: None = as the seed draws it; `acts`: a step is one of them; `scan`: events from recount to recount."""
         self.seed = seed
         self.choices = choices
         self.pick = choices.pick

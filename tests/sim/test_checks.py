@@ -161,8 +161,18 @@ def abort_is_lost(node):
 
 def event_is_lost(node):
     for ask in node.holders.watching:
-        node.holders.watching[ask] = 0
+        node.holders.watching[ask] = (0, 0)
         ask.shown.clear()
+
+
+def start_is_not_told(node):
+    for ask in node.holders.watching:
+        ask.request = replace(ask.request, all_transitions=True)
+        node.holders.watching[ask] = (1, 1)
+
+
+def unit_is_gone(node):
+    shadow(node, RUNNING).needs = (("nothing", 1),)
 
 
 def slot_is_free(node):
@@ -250,7 +260,10 @@ LOOKS = [
     ("workers do not have the leases that the engine thinks they have", checks.held, lease_is_lost),
     ("workers do not have the leases that the engine thinks they have", checks.held, abort_is_lost),
     ("a watcher was not told of an end", checks.watched, event_is_lost),
+    ("a watcher was not told of a start", checks.watched, start_is_not_told),
     ("a task waits for what is there", checks.idle, slot_is_free),
+    ("a task waits for what is there", lambda node: checks.glance(node.world), slot_is_free),
+    ("a task lives on that the configuration does not support", lambda node: checks.recovered(node, []), unit_is_gone),
     ("a wake-up is later than what is due", wakeups.check, lease_is_due),
     ("a wake-up is later than what is due", wakeups.check, timeout_is_due),
     ("a wake-up is later than what is due", wakeups.check, registration_is_due),
@@ -279,6 +292,20 @@ def test_each_change_is_found(node, what, look, change):
     with pytest.raises(Violation) as caught:
         look(node)
     assert caught.value.what == what
+
+
+def test_a_stop_is_complete_when_nothing_runs_and_nobody_waits(node):
+    with pytest.raises(Violation, match="said to be complete"):
+        checks.stopped(node)
+    node.holders.held.clear()
+    node.asks.clear()
+    node.view.running = 0
+    for desk in node.holders.desks.values():
+        desk.closing = True
+    checks.stopped(node)
+    node.asks[Ask(0, "wait", m.Wait(1, None), node, "")] = None
+    with pytest.raises(Violation, match="said to be complete"):
+        checks.stopped(node)
 
 
 class TestStaleReports:

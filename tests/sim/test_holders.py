@@ -5,11 +5,12 @@ from dataclasses import replace
 import pytest
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled
+from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.failure import Violation
 from cronoq_sansio.sim.lockstep.workload import GPU, POOLS
-from tests.sim.shadows import Node, done, new, ready, retry, spec
+from cronoq_sansio.spec import TaskStatus
+from tests.sim.shadows import Node, done, end, new, ready, retry, spec
 
 TTL = POOLS[0].lease_ttl
 
@@ -88,6 +89,13 @@ class TestSending:
         with wrong("a lease is sent twice"):
             node.holders.leased(worker, node.lease(1, 2))
 
+    def test_the_id_of_a_lease_is_given_once(self, node):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.hears(sends(worker, m.Complete(1, b"x", "")))
+        with wrong("a lease id was given twice"):
+            node.holders.leased(worker, node.lease(1, 2))
+
     def test_a_refused_lease_does_not_go_back(self, node):
         first = node.worker()
         node.runs(first, 1, 1)
@@ -146,6 +154,44 @@ class TestReports:
         node.holders.followed()
         assert not node.holders.held
 
+    @pytest.mark.parametrize(
+        "report",
+        [m.Complete(1, b"x", ""), m.Fail(1, "", True, 0), m.AttemptAborted(1)],
+        ids=lambda made: type(made).__name__,
+    )
+    def test_and_it_is_what_was_reported(self, node, report):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.hears(sends(worker, report))
+        node.view.live[1].report = m.Fail(1, "", False, 0)
+        node.writes(retry(1, due=node.now))
+        with wrong("something else follows"):
+            node.holders.followed()
+
+    def test_a_cancel_before_it_wins(self, node):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.hears(m.CallReceived(m.Call(_Caller()), None, m.Cancel(1), None), sends(worker, m.Complete(1, b"x", "")))
+        node.writes(end(1, TaskStatus.CANCELLED))
+        node.holders.followed()
+
+    @pytest.mark.parametrize(("late", "right"), [(-1, True), (0, False)])
+    def test_when_timers_fire_nothing_outlives_its_time(self, node, late, right):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.world.now += TTL + late
+        node.hears(TimerFired())
+        assert node.holders.fired
+        if right:
+            node.holders.outlived()
+        else:
+            with wrong("outlives its time"):
+                node.holders.outlived()
+
+
+class _Caller:
+    marker = ""
+
 
 class TestAborts:
     def test_only_of_what_the_worker_has(self, node):
@@ -198,6 +244,19 @@ class TestAborts:
         node.writes(retry(1))
         with wrong("another reason"):
             node.holders.told(worker, m.AbortLease(1, reason))
+
+    @pytest.mark.parametrize(("passed", "right"), [(SECOND - 1, False), (SECOND, True)])
+    def test_a_stop_leaves_the_grace(self, node, passed, right):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.hears(m.StopRequested(SECOND))
+        node.world.now += passed
+        node.writes(retry(1, due=node.now))
+        if right:
+            node.holders.told(worker, m.AbortLease(1, "shutdown"))
+        else:
+            with wrong("before its grace is over"):
+                node.holders.told(worker, m.AbortLease(1, "shutdown"))
 
     def test_while_its_attempt_goes_on(self, node):
         worker = node.worker()

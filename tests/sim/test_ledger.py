@@ -307,6 +307,12 @@ class TestRows:
         with pytest.raises(Violation, match="a stored output is replaced"):
             node.world.ledger.committed([OutputStored(1, b"y", "")])
 
+    def test_a_schedule_of_the_file_is_the_operators(self, node):
+        node.writes(RecurringStored(replace(SCHEDULE, configured=True), NOW))
+        with pytest.raises(Violation, match="replaced by a caller"):
+            node.world.ledger.committed([RecurringStored(SCHEDULE, NOW)])
+        node.world.ledger.committed([RecurringDeleted("s"), RecurringStored(SCHEDULE, NOW)])
+
     def test_a_schedule_goes_when_somebody_wants_that(self, node):
         node.writes(RecurringStored(SCHEDULE, NOW))
         with pytest.raises(Violation, match="nobody has removed"):

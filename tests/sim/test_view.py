@@ -172,6 +172,7 @@ WRONG = [
         [[new(1)], lambda term: setattr(term.live[1], "attempt", 3), [start(1, 4)]],
     ),
     ("a task is dispatched while dispatch is held back", [[new(1)], frozen, [start(1)]]),
+    ("a task is taken in while none may be", [frozen, [new(1)]]),
     (
         "a task starts before those that it depends on",
         [[new(1)], [new(2, after(1), edges=(CHILD,)), blocked(2)], [start(2)]],

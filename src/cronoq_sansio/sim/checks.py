@@ -19,10 +19,13 @@ if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Task
     from cronoq_sansio.sim.node import Node
     from cronoq_sansio.sim.world import ServerWorld
+    from cronoq_sansio.spec import TaskSpec
 
 SMALL = 40
 """Live tasks up to which every step of stale reports is looked at; of more, one of `SAMPLE`."""
 SAMPLE = 16
+FEW = 200
+"""Live tasks up to which a `glance` is worth it."""
 REBUILT_EVERY = 4
 
 
@@ -48,6 +51,26 @@ def scan(world: "ServerWorld") -> None:
                 rebuilt.check(node)
 
 
+def glance(world: "ServerWorld") -> None:
+    """The scans that find what no record and no answer tells, where they cost little."""
+    for node in world.nodes:
+        if len(node.engine.tasks.live) <= FEW:
+            watched(node)
+            wakeups.check(node)
+            if at_rest(node):
+                idle(node)
+
+
+def stopped(node: "Node") -> None:
+    """A stop is said to be complete: nobody runs, waits or watches any more, everybody knows, everything is stored."""
+    holders = node.holders
+    waiting = [ask for ask in node.asks if type(ask.request) in (m.Wait, m.Watch)]
+    knowing = all(desk.closing for desk in holders.desks.values())
+    if holders.held or node.view.running or waiting or not knowing or not node.settled():
+        details = f"{holders.held}, {node.view.running} run, {waiting} wait, workers know: {knowing}"
+        raise fault("a stop is said to be complete that is not", details)
+
+
 def recovered(node: "Node", writes: list[Record]) -> None:
     """A term has just begun: whatever the store has is alive, or was ended by this very recovery."""
     written(node)
@@ -57,9 +80,19 @@ def recovered(node: "Node", writes: list[Record]) -> None:
             names[record.spec.name] = None
         elif type(record) is RecurringDeleted:
             names.pop(record.name, None)
+    _able(node)
     alive = [view.spec.name for view in node.engine.list_recurring()]
     if sorted(names) != alive:
         raise fault("schedules after a recovery are not those that are stored", f"{alive}, stored: {sorted(names)}")
+
+
+def _able(node: "Node") -> None:
+    """What the configuration does not support any more has ended."""
+    view, capacity = node.view, {item.name: item.capacity for item in node.settings.resources}
+    for task_id, shadow in view.live.items():
+        units = all(1 <= units <= capacity.get(name, 0) for name, units in shadow.needs)
+        if shadow.spec.pool not in view.pools or not units:
+            raise fault("a task lives on that the configuration does not support", f"task {task_id}: {shadow.spec}")
 
 
 def at_rest(node: "Node") -> bool:
@@ -158,18 +191,24 @@ def watched(node: "Node") -> None:
     """Every watcher was told of every end that it watches for."""
     if not node.settled():
         return
-    ends, view, rows = node.view.ends, node.holders.watching, node.world.store.rows.inserted
-    for ask, seen in view.items():
+    ends, starts = node.view.ends, node.view.starts
+    watching, rows = node.holders.watching, node.world.store.rows.inserted
+    for ask, seen in watching.items():
         if ask not in node.asks:
             continue  # it is gone, and the term will hear of it
         request: m.Watch = ask.request
-        for task_id in ends[seen:]:
-            spec = rows[task_id].spec
-            named = not (request.ids or request.keys) or task_id in request.ids or spec.key in request.keys
-            wanted = named and (not request.pools or spec.pool in request.pools)
-            if wanted and ask.shown.get(task_id) != OVER:
-                raise fault("a watcher was not told of an end", f"{request}: task {task_id} {spec.key!r} {spec.pool}")
-    node.holders.watching = dict.fromkeys(view, len(ends))
+        for task_id in ends[seen[0] :]:
+            if ask.shown.get(task_id) != OVER and _wanted(request, task_id, rows[task_id].spec):
+                raise fault("a watcher was not told of an end", f"{request}: task {task_id} {rows[task_id].spec}")
+        for task_id in starts[seen[1] :] if request.all_transitions else ():
+            if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
+                raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
+    node.holders.watching = dict.fromkeys(watching, (len(ends), len(starts)))
+
+
+def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:
+    named = not (request.ids or request.keys) or task_id in request.ids or spec.key in request.keys
+    return named and (not request.pools or spec.pool in request.pools)
 
 
 def idle(node: "Node") -> None:

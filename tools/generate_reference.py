@@ -1,10 +1,11 @@
-"""Write the reference pages below docs/reference from the code, or check that they are up to date.
+"""Write the reference pages below docs from the code, or check that they are up to date.
 
     python tools/generate_reference.py            # write
     python tools/generate_reference.py --check    # exit 1 and name the pages that differ
 
 Settings and scenarios come from the tables that the checkers walk, errors from the one mapping of codes, commands from
-the parser of the command line, limits from the comments beside them, the client's page from its docstrings.
+the parser of the command line, limits from the comments beside them, the client's page from its docstrings, planted
+bugs from their registry and from what bench/plants_bench.py measured.
 """
 
 import inspect
@@ -47,7 +48,7 @@ from cronoq_sansio.sim.arguments import EXIT_CODES as SIMULATOR_CODES  # noqa: E
 from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS  # noqa: E402
 from cronoq_sansio.sim.arguments import PROGRAM as SIMULATOR  # noqa: E402
 from cronoq_sansio.sim.faults import FAULTS  # noqa: E402
-from tools import client_reference  # noqa: E402
+from tools import client_reference, plants_page  # noqa: E402
 
 FOLDER = Path("docs/reference")
 CONNECTION = set(GLOBAL_OPTIONS) - {"--json"}
@@ -327,7 +328,8 @@ def pages() -> dict[Path, str]:
         "limits": limits_page(),
         "client": client_reference.page(),
     }
-    return {FOLDER / f"{name}.md": NOTE + text for name, text in made.items()}
+    plants = Path("docs/testing/plants.md")
+    return {FOLDER / f"{name}.md": NOTE + text for name, text in made.items()} | {plants: NOTE + plants_page.page()}
 
 
 def main() -> int:

@@ -7,7 +7,14 @@ import re
 import pytest
 
 import cronoq_sansio
+from bench.harness.plant_ledger import Entry, Ledger
+from cronoq_sansio.sim import run_seed
 from cronoq_sansio.sim.plants import BEDS, PLANTS, planted
+from tests.tidy.tree import ROOT
+
+LEDGER = Ledger(ROOT / "bench" / "plants.json", 0)
+MOST = 200
+"""Seeds that a bug may need, in the median and here."""
 
 MODULES = [
     importlib.import_module(found.name)
@@ -67,3 +74,20 @@ def test_it_comes_out_after_a_fault():
 def test_an_unknown_one():
     with pytest.raises(KeyError):
         planted("no-such-bug").__enter__()
+
+
+def test_each_was_measured_and_none_is_rare():
+    assert list(LEDGER.plants) == list(PLANTS), "run bench/plants_bench.py, then tools/generate_reference.py"
+    medians = {name: entry.median(LEDGER.cap) for name, entry in LEDGER.plants.items()}
+    assert LEDGER.cap <= MOST
+    assert not {name: median for name, median in medians.items() if median > LEDGER.cap}
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_it_is_found(name):
+    """By a seed that found it before; when the simulator has changed since, by one of the next ones."""
+    known = LEDGER.plants.get(name, Entry()).seeds()
+    for seed in (*known, *range(MOST)):
+        if run_seed(seed, plant=name).failure is not None:
+            return
+    raise AssertionError(f"not found by the seeds {known}, nor by one of the first {MOST}")

@@ -54,7 +54,7 @@ def tenants_ignore_virtual_time(patch: Patch) -> None:
 @plant
 def labelled_groups_are_no_rarer(patch: Patch) -> None:
     """A task without labels takes the slot of a worker with labels although another one is free."""
-    patch.setattr(labels.Group, "rank", lambda group: (0, group.busy - group.capacity, group.number))
+    patch.setattr(labels.Group, "rank", lambda group: (0, group.filled - group.capacity, group.number))
 
 
 # --- dependencies

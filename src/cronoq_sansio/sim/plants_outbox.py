@@ -244,12 +244,6 @@ def listings_show_too_early(patch: Patch) -> None:
 
 
 @plant
-def the_store_is_asked_for_a_task_too_early(patch: Patch) -> None:
-    """The store is asked for a task before it has what was written."""
-    patch.wrap(calls, "ReadStore", lambda before: lambda query, _after: before(query, 0))
-
-
-@plant
 def the_store_is_asked_for_a_page_too_early(patch: Patch) -> None:
     """The store is asked for a page of a listing before it has what was written."""
     patch.wrap(listing, "ReadStore", lambda before: lambda query, _after: before(query, 0))

@@ -1,6 +1,7 @@
 """Cost of the engine alone: steps, waiting tasks, memory, the checks of its invariants, and cron expressions.
 
-    python bench/engine_bench.py [--rounds 7] [--parts tasks,million,memory,aside,checks,recurring,cron,simulation] [--json]
+    python bench/engine_bench.py [--rounds 7] [--json]
+        [--parts tasks,million,memory,aside,checks,recurring,cron,simulation]
 
 One task is submitted, dispatched, released and completed while 32 slots are busy and others wait. A unit is
 ``sum(range(1000))``, measured in the same process between the slices of each round, because machines drift; quote the

@@ -1,7 +1,7 @@
 """Cost of the simulator per event: whole servers with every check, healed at the end, from consecutive seeds.
 
-What counts is the CPU time of a seed from its beginning to its end, everything included: choosing what happens, the server
-itself, its store, the checks after each step, the full scans, and the healed phase.
+What counts is the CPU time of a seed from its beginning to its end, everything included: choosing what happens, the
+server itself, its store, the checks after each step, the full scans, and the healed phase.
 """
 
 import time

@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from cronoq_sansio.engine.leases import Leases
-from cronoq_sansio.engine.stocks import Bucket, Semaphore
+from cronoq_sansio.engine.stocks import Semaphore
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.service.calls import Calls
 from cronoq_sansio.service.lookups import Lookups
@@ -53,12 +53,6 @@ PLANTED = {
         "attempt_ended",
         nothing,
         {"units of a resource are never returned", "a task never ends: READY in pool d"},
-    ),
-    "tokens that do not come back": (
-        Bucket,
-        "spare",
-        lambda bucket, now: bucket.level // bucket.token - bucket.promised,
-        {"units of a resource are missing at rest"},
     ),
     "keys that are remembered for ever": (TaskTable, "expire", nothing, {"a size does not return: retained_tasks"}),
     "a size that nobody publishes": (

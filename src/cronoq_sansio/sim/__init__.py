@@ -6,6 +6,7 @@
 from cronoq_sansio.sim.failure import Failure, Kind, Trace, Violation
 from cronoq_sansio.sim.faults import FAULTS, Coverage
 from cronoq_sansio.sim.run import ALL_FAULTS, Outcome, Report, replay, run, run_seed
+from cronoq_sansio.sim.shrinking import shrunk
 
 __all__ = [
     "ALL_FAULTS",
@@ -20,4 +21,5 @@ __all__ = [
     "replay",
     "run",
     "run_seed",
+    "shrunk",
 ]

@@ -23,6 +23,8 @@ MAX_OPEN = 60
 """Calls that may be open on one node; a caller beyond that waits before it asks something."""
 AT_ONCE = ("workers", "snapshot")
 """Calls that wait for nothing, so that nobody goes away before their answer."""
+BRIEF = ("add schedule", "remove schedule", "list schedules")
+"""Calls that are few, and open for one commit."""
 WAITS = (None, 0, SECOND, 5 * SECOND)
 
 
@@ -175,7 +177,7 @@ class Callers:
         op = self._pick(list(by_op))
         if op in AT_ONCE:
             return
-        if op == "watch" or self._world.strikes("caller gone", op):
+        if op == "watch" or self._world.strikes("caller gone", op, 8 if op in BRIEF else 2):
             self.gone(node, by_op[op])
 
     # --- asking

@@ -4,6 +4,7 @@ They cost as much as there is, so they come every `world.FULL_SCAN` events and r
 one place that looks into an engine; what it is compared with was seen from outside (`view.py`, `holders.py`).
 """
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.actions import Step
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Task
     from cronoq_sansio.sim.node import Node
     from cronoq_sansio.sim.world import ServerWorld
+    from cronoq_sansio.spec import TaskSpec
 
 SMALL = 40
 """Live tasks up to which every step of stale reports is looked at; of more, one of `SAMPLE`."""
 SAMPLE = 16
+FEW = 200
+"""Live tasks up to which a `glance` is worth it."""
 REBUILT_EVERY = 4
 
 
@@ -47,6 +51,26 @@ def scan(world: "ServerWorld") -> None:
                 rebuilt.check(node)
 
 
+def glance(world: "ServerWorld") -> None:
+    """The scans that find what no record and no answer tells, where they cost little."""
+    for node in world.nodes:
+        if len(node.engine.tasks.live) <= FEW:
+            watched(node)
+            wakeups.check(node)
+            if at_rest(node):
+                idle(node)
+
+
+def stopped(node: "Node") -> None:
+    """A stop is said to be complete: nobody runs, waits or watches any more, everybody knows, everything is stored."""
+    holders = node.holders
+    waiting = [ask for ask in node.asks if type(ask.request) in (m.Wait, m.Watch)]
+    knowing = all(desk.closing for desk in holders.desks.values())
+    if holders.held or node.view.running or waiting or not knowing or not node.settled():
+        details = f"{holders.held}, {node.view.running} run, {waiting} wait, workers know: {knowing}"
+        raise fault("a stop is said to be complete that is not", details)
+
+
 def recovered(node: "Node", writes: list[Record]) -> None:
     """A term has just begun: whatever the store has is alive, or was ended by this very recovery."""
     written(node)
@@ -56,9 +80,19 @@ def recovered(node: "Node", writes: list[Record]) -> None:
             names[record.spec.name] = None
         elif type(record) is RecurringDeleted:
             names.pop(record.name, None)
+    _able(node)
     alive = [view.spec.name for view in node.engine.list_recurring()]
     if sorted(names) != alive:
         raise fault("schedules after a recovery are not those that are stored", f"{alive}, stored: {sorted(names)}")
+
+
+def _able(node: "Node") -> None:
+    """What the configuration does not support any more has ended."""
+    view, capacity = node.view, {item.name: item.capacity for item in node.settings.resources}
+    for task_id, shadow in view.live.items():
+        units = all(1 <= units <= capacity.get(name, 0) for name, units in shadow.needs)
+        if shadow.spec.pool not in view.pools or not units:
+            raise fault("a task lives on that the configuration does not support", f"task {task_id}: {shadow.spec}")
 
 
 def at_rest(node: "Node") -> bool:
@@ -97,15 +131,14 @@ def _keys(node: "Node") -> None:
     """Keys are remembered as long as they have to be, and not longer."""
     tasks, keys, now = node.engine.tasks, node.view.keys, node.now
     for key, task_id in keys.live.items():
-        known = tasks.by_key(key, now)
-        if known is not tasks.live[task_id]:
-            raise fault("a live task does not have its key", f"{key!r}: {known}, written: {task_id}")
+        if tasks._keys.get(key) is not tasks.live[task_id]:
+            raise fault("a live task does not have its key", f"{key!r}: {tasks._keys.get(key)}, written: {task_id}")
     node.view.now = max(node.view.now, now)
     for key, entry in keys.finished.items():
         if key in keys.live:
             continue
-        known = tasks.by_key(key, now)
-        found = known.task_id if isinstance(known, Retained) else 0
+        known = tasks._keys.get(key)
+        found = known.task_id if isinstance(known, Retained) and known.expires > now else 0
         if found != (entry[2] if keys.remembered(entry) else 0):
             raise fault("a key is remembered too long, or not long enough", f"{key!r}: {found}, written: {entry}")
 
@@ -141,9 +174,9 @@ def counted(node: "Node") -> None:
 def taken(node: "Node") -> None:
     """As much of each resource is spare as the writes say; what is promised to a task is nobody's."""
     for name, stock in node.engine.resources._stocks.items():
-        spare, counted_spare = stock.spare(node.now) + stock.promised, node.view.units[name].spare(node.now)
-        if spare != counted_spare:
-            raise fault("a resource has other units than were left", f"{name}: {spare}, counted {counted_spare}")
+        spare, left = copy(stock).spare(node.now) + stock.promised, node.view.units[name].spare(node.now)  # it stays
+        if spare != left:
+            raise fault("a resource has other units than were left", f"{name}: {spare}, counted {left}")
 
 
 def held(node: "Node") -> None:
@@ -158,18 +191,24 @@ def watched(node: "Node") -> None:
     """Every watcher was told of every end that it watches for."""
     if not node.settled():
         return
-    ends, view, rows = node.view.ends, node.holders.watching, node.world.store.rows.inserted
-    for ask, seen in view.items():
+    ends, starts = node.view.ends, node.view.starts
+    watching, rows = node.holders.watching, node.world.store.rows.inserted
+    for ask, seen in watching.items():
         if ask not in node.asks:
             continue  # it is gone, and the term will hear of it
         request: m.Watch = ask.request
-        for task_id in ends[seen:]:
-            spec = rows[task_id].spec
-            named = not (request.ids or request.keys) or task_id in request.ids or spec.key in request.keys
-            wanted = named and (not request.pools or spec.pool in request.pools)
-            if wanted and ask.shown.get(task_id) != OVER:
-                raise fault("a watcher was not told of an end", f"{request}: task {task_id} {spec.key!r} {spec.pool}")
-    node.holders.watching = dict.fromkeys(view, len(ends))
+        for task_id in ends[seen[0] :]:
+            if ask.shown.get(task_id) != OVER and _wanted(request, task_id, rows[task_id].spec):
+                raise fault("a watcher was not told of an end", f"{request}: task {task_id} {rows[task_id].spec}")
+        for task_id in starts[seen[1] :] if request.all_transitions else ():
+            if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
+                raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
+    node.holders.watching = dict.fromkeys(watching, (len(ends), len(starts)))
+
+
+def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:
+    named = not (request.ids or request.keys) or task_id in request.ids or spec.key in request.keys
+    return named and (not request.pools or spec.pool in request.pools)
 
 
 def idle(node: "Node") -> None:

@@ -162,10 +162,10 @@ class Swarm:
         `rarer`: the kinds, and how much less often than usual each of them strikes there. One draw is cheaper than one
         for each kind, and at most one of them strikes.
         """
-        lots = [
+        faults = [
             kind for kind, times in rarer.items() if self.rates[kind] for _ in range(LOTS // (self.rates[kind] * times))
         ]
-        lots += [""] * max(LOTS - len(lots), 1) if lots else [""]
+        lots = [""] * (max(LOTS - len(faults), 1) if faults else 1) + faults  # a smaller pick is no fault
         self._lots.append(lots)
         return lots
 

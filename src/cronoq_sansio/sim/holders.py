@@ -7,11 +7,11 @@ Only the holder's reports mean anything; all others are stale and must change no
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled
+from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.messages_recurring import RemoveRecurring
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.shadow import RUNNING
+from cronoq_sansio.sim.shadow import CANCELLED, DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED
 from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from cronoq_sansio.sim.node import Node
     from cronoq_sansio.sim.workers import Worker
 
-EXPIRED, TIMED_OUT, CANCELLED, SHUTDOWN = "lease expired", "attempt timed out", "cancelled", "shutdown"
+MAX_FIRED = 200
+"""Leases up to which all of them are looked at whenever timers fire."""
+EXPIRED, TIMED_OUT, CANCELLED_BY, SHUTDOWN = "lease expired", "attempt timed out", "cancelled", "shutdown"
 
 
 def fault(what: str, details: object) -> Violation:
@@ -106,12 +108,14 @@ class Holders:
         """Streams that were opened and did not register, with the time."""
         self.calls: dict[m.Call, Asked] = {}
         """Calls that may be open."""
-        self.watching: dict[Ask, int] = {}
-        """Watches that were let in, and how many tasks had ended by then or have been looked at since."""
+        self.watching: dict[Ask, tuple[int, int]] = {}
+        """Watches that were let in, and how many ends and starts there had been by then, or at the last look since."""
         self.told_ends: dict[int, int] = {}
         """Tasks of which somebody was told that they have ended, and when, in events of the world."""
-        self.over: list[Hold] = []
-        """Those of which this step brings the outcome."""
+        self.over: list[tuple[Hold, Any]] = []
+        """Those of which this step brings the outcome, and that."""
+        self.fired = False
+        """Timers fire in this step."""
         self.alone = False
         """There is but one event in this step."""
         self.grace: int | None = None
@@ -145,6 +149,7 @@ class Holders:
         frozen = self._stopping or self._pressed
         stale = True
         self.alone = len(events) == 1
+        self.fired = type(events[-1]) is TimerFired if events else False
         if self._reported:
             self._reported = {}
         for event in events:
@@ -156,6 +161,8 @@ class Holders:
                     stale = False
                     if type(message) is m.SetSlots:
                         self._slots(event.stream, message)
+                    elif type(message) is m.Register and event.stream in self.desks:
+                        self._close(event.stream)  # a second one ends the stream
                 elif report(event.stream, message):
                     stale = False
             else:
@@ -174,17 +181,35 @@ class Holders:
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt:
             shadow.report = message
-            self.over.append(hold)
+            self.over.append((hold, message))
         return True
 
     def followed(self) -> None:
         """The step is made: what its reports say of attempts has been written."""
-        live = self._view.live
-        for hold in self.over:
-            shadow = live.get(hold.task)
+        view = self._view
+        for hold, report in self.over:
+            shadow, kind = view.live.get(hold.task), type(report)
             if shadow is not None and shadow.status == RUNNING and shadow.attempt == hold.attempt:
-                raise fault("nothing follows from the report of a worker", f"{hold}: {shadow.report}")
+                raise fault("nothing follows from the report of a worker", f"{hold}: {report}")
+            end = view.ended.get(hold.task, 0)
+            if end == CANCELLED and kind is not m.AttemptAborted:
+                right = view.was_cancelled(hold.task)  # earlier in this step
+            elif kind is m.Fail:
+                right = end in ((FAILED,) if report.permanent else (0, DEAD_LETTERED))
+            else:
+                right = end == CANCELLED if kind is m.AttemptAborted else end in (SUCCEEDED, FAILED)
+            if not right:
+                raise fault("something else follows from the report of a worker", f"{hold}: {report}, its end: {end}")
         self.over = []
+
+    def outlived(self) -> None:
+        """Timers have fired: no lease is left whose time is up."""
+        if self.parked or len(self.held) > MAX_FIRED:
+            return
+        now = self._node.now - self.excused
+        for hold in self.held.values():
+            if hold.due() <= now:
+                raise fault("a lease outlives its time", f"{hold} by {now - hold.due()} ns")
 
     def _refused(self, stream: m.WorkerStream, message: m.Nack) -> bool:
         hold = self._holding(stream, message.lease)
@@ -314,6 +339,10 @@ class Holders:
             self._passing.pop(before[1], None)
         if hold.lease in self.held:
             raise fault("a lease is sent twice", hold)
+        leases = self._node.world.ledger.leases
+        if hold.lease in leases:
+            raise fault("a lease id was given twice", f"{hold}, before to task {leases[hold.lease]}")
+        leases[hold.lease] = hold.task
         self._sent[hold.task] = (hold.attempt, hold.lease)
         return hold
 
@@ -350,7 +379,9 @@ class Holders:
         elif reason == TIMED_OUT:
             if timeout is None or now < hold.started + timeout:
                 raise fault("an attempt times out before its time", f"{hold}, started {now - hold.started} ns ago")
-        elif not (reason == CANCELLED or (reason == SHUTDOWN and self._stopping)):
+        elif reason == SHUTDOWN and self.grace is not None and self._node.now < self.grace:
+            raise fault("a stop takes a lease back before its grace is over", f"{hold}: {self.grace - self._node.now}")
+        elif not (reason == CANCELLED_BY or (reason == SHUTDOWN and self._stopping)):
             raise fault("a worker is told to stop for another reason than there is", abort)
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt and shadow.status == RUNNING:

@@ -70,6 +70,10 @@ class Ledger:
         """Whatever was stored under each name."""
         self.removed: dict[str, None] = {}
         """Names of schedules that were removed at some time."""
+        self.leases: dict[int, int] = {}
+        """Task ids of all leases that were ever sent."""
+        self._standing: dict[str, RecurringSpec] = {}
+        """The schedules that there are."""
         self.unwanted: dict[str, None] = {}
         """Names of schedules that somebody has asked to remove."""
         self._answers = Answers(world, self)
@@ -133,6 +137,10 @@ class Ledger:
 
     def _stored(self, record: RecurringStored) -> None:
         self.fires.stored(record, self.highest)
+        standing = self._standing.get(record.spec.name)
+        if standing is not None and standing.configured and not record.spec.configured:
+            raise Violation(Kind.SAFETY, "a schedule of the file is replaced by a caller", str(record))
+        self._standing[record.spec.name] = record.spec
         versions = self.schedules.setdefault(record.spec.name, [])
         if record.spec not in versions:
             versions.append(record.spec)
@@ -142,6 +150,7 @@ class Ledger:
         if record.name not in self.unwanted and not (versions and versions[-1].configured):
             raise Violation(Kind.SAFETY, "a schedule is removed that nobody has removed", record.name)
         self.removed[record.name] = None
+        self._standing.pop(record.name, None)
 
     # --- batches
 
@@ -178,7 +187,7 @@ class Ledger:
 
     def started(self, node: "Node", ask: "Ask") -> None:
         """A watch is let in: from the next step on it is told every end that it asks for."""
-        node.holders.watching[ask] = len(node.view.ends)
+        node.holders.watching[ask] = len(node.view.ends), len(node.view.starts)
 
     def told(self, node: "Node", ask: "Ask", event: m.StatusEvent) -> None:
         """A watcher is told this."""

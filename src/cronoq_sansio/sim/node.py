@@ -141,6 +141,8 @@ class Node:
             self.holders.followed()
         if step.at_once:
             self._perform(step.at_once)
+        if self.serving and self.holders.fired:
+            self.holders.outlived()
         self._kick()
 
     def _perform(self, actions: Sequence[Any]) -> None:
@@ -289,6 +291,7 @@ class Node:
 
     def stop_finished(self, _action: StopFinished) -> None:
         """A graceful stop is complete."""
+        checks.stopped(self)
         self.end("stopped")
 
     def dropped(self, action: LogDrop) -> None:

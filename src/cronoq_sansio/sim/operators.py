@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
 STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
 OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
-RARE = ("return", "edge")
-"""Of `faults.WRITES`: few transactions hold them, and faults meet those more often."""
+RARE = {"return": 4, "edge": 16, "retry": 2, "schedule": 2}
+"""Of `faults.WRITES`: few transactions hold them, and what ends a term meets those so many times as often."""
 MAX_NODES = 3
 CATCH_UP = 8  #: transactions that a quick store writes before time passes
 UNREADABLE = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
@@ -39,7 +39,7 @@ class Operators:
         "hang": 1,
         "die_telling": 2,
         "break_term": 1,
-        "take_over": 1,
+        "take_over": 2,
         "flap": 1,
         "stop": 2,
     }
@@ -111,7 +111,7 @@ class Operators:
         found = writes_of(flight.records)
         rare = [one for one in found if one in RARE]
         op = self._pick(rare if rare and world.one_in(2) else found)
-        often = 4 if op in RARE else 1
+        often = RARE.get(op, 1)
         strikes = world.strikes
         if strikes("commit refused", op):
             return
@@ -129,8 +129,8 @@ class Operators:
     def _applied(self, node: Node, op: str) -> None:
         """The transaction in flight is in the store: whether anybody hears of it."""
         world = self._world
-        often = 4 if op in RARE else 1
-        if world.strikes("commit unknown", op):
+        often = RARE.get(op, 1)
+        if world.strikes("commit unknown", op, min(often, 2)):
             return
         if world.strikes("crash after commit", op, often):
             self._crash(node)
@@ -170,6 +170,8 @@ class Operators:
 
     def doom(self, node: Node, action: Any) -> None:
         """The process dies when it has told some, the last of them this; or goes on until it tells what it must."""
+        if not self._world.on("crash while telling"):
+            return  # everything was healed before it happened
         kind = type(action)
         told = "leases" if kind is m.SendLease else "events" if kind is m.SendEvent else "aborts"
         if kind is m.Reply or kind is m.Reject:
@@ -201,7 +203,7 @@ class Operators:
         met = "calls open"
         if node.flight is not None and node.engine.running:
             met = "everything in flight"
-        if not world.strikes("fault of the term", met):
+        if not world.strikes("fault of the term", met, 8 if met == "calls open" else 2):
             return
         if node.flight is not None and self._pick((False, True)) and not node.apply():
             self._fenced()  # what was being written is written to its end before the store can be claimed again

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from cronoq_sansio.sim.world import ServerWorld
 
 KEYS = tuple(f"k{number}" for number in range(24))
+RARE_KEYS = ("later 1", "later 2", "later 3")
+"""Few tasks have them, and more wait for them: so most of those that wait came before."""
 POOLS = ("a", "b", "c", "d")
 KINDS = ("", "x", "y")
 RETRIES = (None, None, RetryOverride(1, None, None, None, None), RetryOverride(2, 0, None, None, False))
@@ -34,7 +36,8 @@ SOON = (0, 1, SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND)
 NEEDS = ("api", "db", "disk", "mail")
 TENANTS = ("", "red", "white", "blue")
 #: What is drawn together, because one pick is cheaper than several.
-KEYS_OR_NONE = (*KEYS, *[""] * len(KEYS))
+KEYS_OR_NONE = (*KEYS, *RARE_KEYS, *[""] * len(KEYS))
+AWAITED = (*KEYS, *RARE_KEYS * 2)
 FORMS = (
     *((*form, False) for form in product(KINDS, POOLS, (0, 1, 2, 2, 3), TIMEOUTS, RETRIES)),
     *((kind, "nowhere", 2, None, None, False) for kind in KINDS for _ in range(5)),
@@ -124,7 +127,7 @@ class Specs:
     def _edges(self) -> tuple[Dependency, ...]:
         pick = self._pick
         return tuple(
-            Dependency(pick(KEYS) if pick(range(3)) == 2 else self.some_task(), pick(CONDITIONS))
+            Dependency(pick(AWAITED) if pick(range(2)) else self.some_task(), pick(CONDITIONS))
             for _ in range(pick((1, 1, 2)))
         )
 

@@ -60,7 +60,7 @@ class Together:
     def gather(self) -> None:
         """A read brings what several peers do."""
         world = self._world
-        for _ in range(self._pick((2, 3, 4, 6, 8))):
+        for _ in range(self._pick((1, 2, 3, 4, 6, 8))):
             if not world.nodes:
                 return
             part = self._pick(self._parts)

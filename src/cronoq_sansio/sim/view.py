@@ -88,6 +88,8 @@ class View:
         self.live: dict[int, Shadow] = {}
         self.ends: list[int] = []
         """Ids of the tasks that have ended in this term, in that order."""
+        self.starts: list[int] = []
+        """Ids of the tasks of which an attempt has started, in that order."""
         self.ended: dict[int, int] = {}
         """How they did."""
         self.counts = dict.fromkeys((*COUNTED.values(), "submitted", "dispatched", "retries"), 0)
@@ -145,14 +147,20 @@ class View:
 
     def begun(self) -> None:
         """Recovery is over: what has been written so far was its work."""
-        self.recovering = False
         if lost := [task_id for task_id, shadow in self.live.items() if shadow.status == RUNNING]:
             raise fault("an attempt that was lost still runs after a recovery", lost)
+        self.recovering = False
 
     def look(self) -> None:
         """The wall clock is about to be set."""
         self.set = True
         self._peak = max(self._peak, self._world.now + self._world.wall_shift)
+
+    def was_cancelled(self, task_id: int) -> bool:
+        """Somebody has asked for the end of this task, by id or by key."""
+        return task_id in self.cancels or any(
+            held[2] == task_id for key, held in self.keys.finished.items() if key in self.cancels
+        )
 
     # --- one step
 
@@ -181,6 +189,8 @@ class View:
         if task_id <= self.highest:
             raise fault("a task id was given twice, or out of order", f"task {task_id} after {self.highest}")
         self.highest = task_id
+        if self.frozen:
+            raise fault("a task is taken in while none may be", record)
         if record.max_attempts != self._policy(spec).max_attempts:
             raise fault("a task may have another number of attempts than was asked for", record)
         if not self.now + self._low <= record.arrival <= self.now + self._high:
@@ -245,6 +255,7 @@ class View:
         for name, units in shadow.needs:
             self.units[name].take(units, now)
         shadow.report = None
+        self.starts.append(record.task_id)
         self.running += 1
         self.counts["dispatched"] += 1
 

@@ -35,6 +35,8 @@ from cronoq_sansio.sim.strangers import Strangers
 from cronoq_sansio.sim.together import Together
 from cronoq_sansio.sim.workers import Workers
 
+GLANCE = 100
+"""Events between two looks at what is due, and at what waits without a reason, while few tasks live."""
 FULL_SCAN = 1_000
 """Events between two recounts of everything."""
 PRIME, OFFSET, MASK = 0x100000001B3, 0xCBF29CE484222325, (1 << 64) - 1
@@ -127,7 +129,17 @@ class ServerWorld:
         self.strangers = Strangers(self)
         self.together = Together(self)
         self.rush = Rush(self)
-        self.performers: dict[type, Callable[[Node, Any], None]] = {
+        self.performers = self._performers()
+        self._scan_every = self._next_scan = scan or FULL_SCAN
+        self._next_glance = min(GLANCE, self._scan_every)
+        actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
+        self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
+        self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
+        self.operators.start_term(skew=plan.skew)
+
+    def _performers(self) -> dict[type, Callable[[Node, Any], None]]:
+        """Who hears of which action of a term."""
+        return {
             m.Reply: self.callers.replied,
             m.Reject: self.callers.rejected,
             m.StartEvents: self.callers.started,
@@ -139,11 +151,6 @@ class ServerWorld:
             m.StopFinished: Node.stop_finished,
             LogDrop: Node.dropped,
         }
-        self._scan_every = self._next_scan = scan or FULL_SCAN
-        actors = (self.callers, self.workers, self.strangers, self.operators, self.together, self.rush)
-        self._names = acts or (BUSY_ACTS if plan.busy else ACTS)
-        self._acts = {name: getattr(actor, name) for actor in actors for name in actor.OFTEN}
-        self.operators.start_term(skew=plan.skew)
 
     # --- a run
 
@@ -161,9 +168,13 @@ class ServerWorld:
 
     def look(self) -> None:
         """Recount everything, when enough has happened since the last time."""
-        if self.events >= self._next_scan:
-            self._next_scan = self.events + self._scan_every
-            checks.scan(self)
+        if self.events >= self._next_glance:
+            self._next_glance = self.events + GLANCE
+            if self.events >= self._next_scan:
+                self._next_scan = self.events + self._scan_every
+                checks.scan(self)
+            else:
+                checks.glance(self)
 
     def heal(self) -> None:
         """No faults from now on; everything must come to its end."""

@@ -1,0 +1,327 @@
+"""What callers and watchers are told is compared with what is stored: each wrong answer is named."""
+
+from dataclasses import replace
+
+import pytest
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
+from cronoq_sansio.engine.records import OutputStored, RecurringDeleted, RecurringStored
+from cronoq_sansio.engine.snapshot import EngineSnapshot, RecurringView
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.service import messages_recurring as mr
+from cronoq_sansio.sim.failure import Violation
+from cronoq_sansio.spec import RecurringSpec
+from cronoq_sansio.spec import TaskStatus as S
+from tests.sim.shadows import NOW, Node, blocked, completes, done, end, new, retry, spec, start
+
+KEYED = spec(key="k")
+INFO = m.TaskInfo(1, S.READY, "a", "k", "", 0, 3, NOW, None, None, "", False, 2)
+ENDED = replace(INFO, status=S.SUCCEEDED, attempt=1, finished=NOW, output_available=True)
+RESULT = m.TaskResult(1, S.SUCCEEDED, b"x", "", "")
+EVENT = m.StatusEvent(1, "a", "k", S.SUCCEEDED, 1, NOW, "")
+ALL = m.Watch((), (), (), True)
+SCHEDULE = RecurringSpec("s", "* * * * *", "", spec())
+LIST = m.ListTasks((), (), 0, 0)
+
+
+@pytest.fixture
+def node():
+    """Tasks 1 and 2 are stored, 1 has a key; task 9 is written and not stored."""
+    made = Node()
+    made.writes(new(1, KEYED), new(2))
+    made.writes(new(9), stored=False)
+    return made
+
+
+def ends(node):
+    """Task 1 has succeeded."""
+    node.writes(start(1))
+    completes(1)(node.view)
+    node.writes(*done(1))
+
+
+def cancels(node):
+    """Task 1 is cancelled."""
+    node.view.cancels[1] = None
+    node.writes(end(1, S.CANCELLED, 0))
+
+
+def told(node, request, message, marker=""):
+    ask = node.asked(request, marker=marker)
+    node.world.ledger.replied(node, ask, message)
+    del node.asks[ask]
+
+
+def nothing(_node):
+    pass
+
+
+def submit(asked, wait=False):
+    return m.Submit(asked, wait, None)
+
+
+def unasked(node):
+    """A schedule that nobody has asked for is not told of, but that is another check."""
+    node.writes(RecurringStored(SCHEDULE, NOW))
+
+
+RIGHT = [
+    (nothing, submit(KEYED), m.SubmitReply(1, True, None)),
+    (nothing, submit(spec()), m.SubmitReply(2, False, None)),
+    (ends, submit(KEYED, wait=True), m.SubmitReply(1, True, RESULT)),
+    (nothing, m.SubmitBatch((KEYED, spec())), m.BatchReply((Submitted(1, True), Submitted(2, False)))),
+    (cancels, m.Cancel(1), m.CancelReply(True)),
+    (cancels, m.Cancel("k"), m.CancelReply(True)),
+    (ends, m.Cancel(1), m.CancelReply(False)),
+    (ends, m.Cancel("k"), m.CancelReply(False)),
+    (ends, m.Wait(1, None), RESULT),
+    (ends, m.Wait("k", None), RESULT),
+    (nothing, m.Get(1), INFO),
+    (ends, m.Get(1), INFO),
+    (ends, m.Get("k"), ENDED),
+    (ends, m.Get(1), m.TaskInfo(1, S.SUCCEEDED, "a", "k", "", 0, 0, None, None, None, "", False, -1)),
+    (nothing, LIST, m.TaskPage((INFO,), 1)),
+    (unasked, mr.AddRecurring(SCHEDULE), mr.RecurringAddedReply()),
+    (unasked, mr.ListRecurring(), mr.RecurringListReply((RecurringView(SCHEDULE, NOW, 2),))),
+]
+
+
+@pytest.mark.parametrize(("before", "request_", "message"), RIGHT)
+def test_right_answers_pass(node, before, request_, message):
+    before(node)
+    told(node, request_, message)
+
+
+WRONG = [
+    ("an acknowledged task is not durable", nothing, submit(spec()), m.SubmitReply(9, False, None)),
+    (
+        "a duplicate is of a task that does not have its key",
+        nothing,
+        submit(spec(key="j")),
+        m.SubmitReply(1, True, None),
+    ),
+    ("a duplicate is of a task that does not have its key", nothing, submit(spec()), m.SubmitReply(2, True, None)),
+    ("another task was stored than was submitted", nothing, submit(spec(priority=0)), m.SubmitReply(2, False, None)),
+    ("a submit is answered with a result exactly", nothing, submit(KEYED, wait=True), m.SubmitReply(1, True, None)),
+    ("a submit is answered with a result exactly", ends, submit(KEYED), m.SubmitReply(1, True, RESULT)),
+    ("the result of another task", ends, submit(spec(), wait=True), m.SubmitReply(2, False, RESULT)),
+    ("an end that was told is not durable", nothing, submit(KEYED, wait=True), m.SubmitReply(1, True, RESULT)),
+    ("not answered member by member", nothing, m.SubmitBatch((KEYED, KEYED)), m.BatchReply((Submitted(1, True),))),
+    ("an acknowledged task is not durable", nothing, m.SubmitBatch((spec(),)), m.BatchReply((Submitted(9, False),))),
+    ("two submissions were told", nothing, m.SubmitBatch((spec(),) * 2), m.BatchReply((Submitted(2, False),) * 2)),
+    ("the answer to a cancel", nothing, m.Cancel(1), m.CancelReply(True)),
+    ("the answer to a cancel", nothing, m.Cancel(1), m.CancelReply(False)),
+    ("the answer to a cancel", ends, m.Cancel(1), m.CancelReply(True)),
+    ("the answer to a cancel", ends, m.Cancel("k"), m.CancelReply(True)),
+    ("the answer to a cancel", nothing, m.Cancel("k"), m.CancelReply(False)),
+    ("a task was told of that is not durable", nothing, m.Get(9), replace(INFO, task_id=9, key="")),
+    ("a look is answered with another task", ends, m.Wait(2, None), RESULT),
+    ("a look is answered with another task", ends, m.Wait("j", None), RESULT),
+    ("an end that was told is not durable", nothing, m.Wait(1, None), RESULT),
+    ("an end that was told is not durable", ends, m.Wait(1, None), replace(RESULT, status=S.FAILED, output=None)),
+    ("an output that was told is not the stored one", ends, m.Wait(1, None), replace(RESULT, output=b"y")),
+    ("a result lacks the output", ends, m.Wait(1, None), replace(RESULT, output=None)),
+    ("an end that was told is not durable", nothing, m.Get(1), ENDED),
+    ("told in another way than it is stored", ends, m.Get(1), replace(ENDED, attempt=2)),
+    ("told in another way than it is stored", ends, m.Get(1), replace(ENDED, message="odd")),
+    ("an output is said to be there", cancels, m.Get(1), replace(ENDED, status=S.CANCELLED, attempt=0, message="")),
+    ("further than is stored", nothing, m.Get(1), replace(INFO, status=S.RUNNING, attempt=1)),
+    ("to be what none can be", nothing, m.Get(1), replace(INFO, finished=NOW)),
+    ("to be another one", nothing, m.Get(1), replace(INFO, pool="b")),
+    ("to be another one", nothing, m.Get(1), replace(INFO, max_attempts=4)),
+    ("not in the order of ids", nothing, LIST, m.TaskPage((replace(INFO, task_id=2, key=""), INFO), 0)),
+    ("not in the order of ids", nothing, LIST, m.TaskPage((INFO, INFO), 0)),
+    ("not in the order of ids", nothing, replace(LIST, after=1), m.TaskPage((INFO,), 0)),
+    ("that was not asked for", nothing, replace(LIST, pools=("b",)), m.TaskPage((INFO,), 0)),
+    ("that was not asked for", nothing, replace(LIST, statuses=(6,)), m.TaskPage((INFO,), 0)),
+    ("longer than asked for", nothing, replace(LIST, limit=1), m.TaskPage((INFO, replace(INFO, task_id=2, key="")), 0)),
+    ("does not go on behind its end", nothing, LIST, m.TaskPage((replace(INFO, task_id=2, key=""),), 1)),
+    ("an acknowledged schedule is not durable", nothing, mr.AddRecurring(SCHEDULE), mr.RecurringAddedReply()),
+    ("said to be removed", unasked, mr.RemoveRecurring("s"), mr.RecurringRemovedReply(True)),
+    (
+        "told of that is not durable",
+        nothing,
+        mr.ListRecurring(),
+        mr.RecurringListReply((RecurringView(SCHEDULE, 0, 0),)),
+    ),
+    ("to have made a task", unasked, mr.ListRecurring(), mr.RecurringListReply((RecurringView(SCHEDULE, 0, 9),))),
+    ("by name, each once", unasked, mr.ListRecurring(), mr.RecurringListReply((RecurringView(SCHEDULE, 0, 0),) * 2)),
+    ("the workers that are told of", nothing, m.ListWorkers(), m.WorkerList((m.WorkerInfo(1, "", "a", (), 1, 0, 0),))),
+    ("figures are told", nothing, m.GetSnapshot(), m.SnapshotReply(EngineSnapshot((), 2, 0, 2, {}), 0, {})),
+]
+
+
+@pytest.mark.parametrize(("what", "before", "request_", "message"), WRONG)
+def test_each_wrong_answer_is_named(node, what, before, request_, message):
+    before(node)
+    with pytest.raises(Violation, match=what):
+        told(node, request_, message)
+
+
+class TestCalls:
+    def test_one_is_answered_once(self, node):
+        ask = node.asked(m.Get(1))
+        node.world.ledger.replied(node, ask, INFO)
+        del node.asks[ask]
+        with pytest.raises(Violation, match="a call is answered that is over"):
+            node.world.ledger.replied(node, ask, INFO)
+        with pytest.raises(Violation, match="a call is answered that is over"):
+            node.world.ledger.rejected(node, ask, Rejection(Code.UNAVAILABLE, ""))
+
+    def test_an_end_that_was_told_stays(self, node):
+        ends(node)
+        told(node, m.Get(1), ENDED)
+        with pytest.raises(Violation, match="live again"):
+            told(node, m.Get(1), INFO)
+
+    def test_a_task_is_made_once(self, node):
+        told(node, submit(spec()), m.SubmitReply(2, False, None))
+        with pytest.raises(Violation, match="two submissions"):
+            told(node, submit(spec()), m.SubmitReply(2, False, None))
+
+    def test_what_is_forgotten_has_no_duplicates(self, node):
+        ends(node)
+        node.world.now += node.settings.limits.key_retention - 1
+        told(node, submit(KEYED), m.SubmitReply(1, True, None))
+        node.world.now += 1
+        with pytest.raises(Violation, match="that is forgotten"):
+            told(node, submit(KEYED), m.SubmitReply(1, True, None))
+
+    def test_a_whole_page_leaves_nothing_out(self, node):
+        short = m.TaskPage((INFO,), 0)
+        with pytest.raises(Violation, match="leaves out"):
+            for _ in range(4):
+                told(node, LIST, short)
+
+    @pytest.mark.parametrize(
+        ("request_", "page"),
+        [
+            (LIST, m.TaskPage((INFO,), 1)),
+            (replace(LIST, after=2), m.TaskPage((), 0)),
+            (replace(LIST, pools=("b",)), m.TaskPage((), 0)),
+            (replace(LIST, statuses=(6,)), m.TaskPage((), 0)),
+        ],
+    )
+    def test_a_whole_page_of_what_was_asked_for(self, node, request_, page):
+        for _ in range(4):
+            told(node, request_, page)
+
+    @pytest.mark.parametrize(
+        ("request_", "code", "details", "right"),
+        [
+            (m.Get(1), Code.NOT_FOUND, (), False),
+            (m.Get("k"), Code.NOT_FOUND, (), False),
+            (m.Cancel(1), Code.NOT_FOUND, (), False),
+            (m.Get(9), Code.NOT_FOUND, (), True),
+            (m.Get("j"), Code.NOT_FOUND, (), True),
+            (m.Get(1), Code.DEADLINE_EXCEEDED, (), False),
+            (m.Wait(1, SECOND), Code.DEADLINE_EXCEEDED, (), True),
+            (m.Wait(1, SECOND + 1), Code.DEADLINE_EXCEEDED, (), False),
+            (m.Submit(spec(), True, SECOND), Code.DEADLINE_EXCEEDED, (("cronoq-task-id", "2"),), True),
+            (m.Submit(spec(), True, SECOND), Code.DEADLINE_EXCEEDED, (("cronoq-task-id", "9"),), False),
+        ],
+    )
+    def test_refusals(self, node, request_, code, details, right):
+        ask = node.asked(request_)
+        node.world.now += SECOND
+        rejection = Rejection(code, "", details)
+        if right:
+            node.world.ledger.rejected(node, ask, rejection)
+        else:
+            with pytest.raises(Violation):
+                node.world.ledger.rejected(node, ask, rejection)
+
+    def test_a_batch_that_was_refused_is_not_there(self, node):
+        specs = (spec(marker="batch 1"),)
+        node.world.ledger.batches["batch 1"] = specs
+        first, second = (node.asked(m.SubmitBatch(specs), marker="batch 1") for _ in range(2))
+        node.writes(new(10, specs[0]))
+        node.world.ledger.rejected(node, first, Rejection(Code.INVALID, ""))
+        with pytest.raises(Violation, match="a batch was refused, and is there"):
+            node.world.ledger.rejected(node, second, Rejection(Code.INVALID, ""))
+
+
+class TestWatches:
+    WRONG = (
+        ("what it does not watch for", ends, replace(ALL, ids=(2,)), EVENT),
+        ("what it does not watch for", ends, replace(ALL, keys=("j",)), EVENT),
+        ("what it does not watch for", ends, replace(ALL, keys=("k",), pools=("b",)), EVENT),
+        ("what it does not watch for", nothing, m.Watch((), (), (), False), replace(EVENT, status=S.READY, attempt=0)),
+        ("a task that is not durable", nothing, ALL, replace(EVENT, task_id=9, key="", status=S.READY, attempt=0)),
+        ("what is not durable", nothing, ALL, EVENT),
+        ("what is not durable", nothing, ALL, replace(EVENT, status=S.RUNNING)),
+        ("another end", ends, ALL, replace(EVENT, status=S.FAILED)),
+        ("another end", ends, ALL, replace(EVENT, at=NOW + 1)),
+    )
+
+    @pytest.mark.parametrize(("what", "before", "request_", "event"), WRONG)
+    def test_each_wrong_event_is_named(self, node, what, before, request_, event):
+        before(node)
+        ask = node.asked(request_)
+        with pytest.raises(Violation, match=what):
+            node.world.ledger.told(node, ask, event)
+
+    def test_events_come_in_order(self, node):
+        node.writes(start(1))
+        node.writes(retry(1))
+        node.writes(start(1, 2, first=NOW))
+        ask = node.asked(ALL)
+        tell = node.world.ledger.told
+        tell(node, ask, replace(EVENT, status=S.RUNNING, attempt=2))
+        tell(node, ask, replace(EVENT, status=S.READY, attempt=1))  # the dispatch was taken back
+        with pytest.raises(Violation, match="wrong order"):
+            tell(node, ask, replace(EVENT, status=S.RUNNING, attempt=1))
+
+    def test_an_end_comes_once_and_last(self, node):
+        ends(node)
+        ask = node.asked(ALL)
+        tell = node.world.ledger.told
+        tell(node, ask, EVENT)
+        with pytest.raises(Violation, match="twice"):
+            tell(node, ask, EVENT)
+        with pytest.raises(Violation, match="wrong order"):
+            tell(node, ask, replace(EVENT, status=S.RUNNING))
+        del node.asks[ask]
+        with pytest.raises(Violation, match="after its end"):
+            tell(node, ask, EVENT)
+
+
+class TestRows:
+    def test_a_transaction_may_be_written_again(self, node):
+        ends(node)
+        records = [start(1), OutputStored(1, b"x", ""), end(1, S.SUCCEEDED)]
+        node.world.store.rows.write(records)
+        node.world.ledger.committed(records)
+
+    @pytest.mark.parametrize("record", [start(1, 2), end(1, S.FAILED), blocked(1)])
+    def test_an_end_is_never_replaced(self, node, record):
+        ends(node)
+        node.world.store.rows.write([record])
+        with pytest.raises(Violation, match="is replaced"):
+            node.world.ledger.committed([record])
+
+    def test_nor_is_an_output(self, node):
+        ends(node)
+        with pytest.raises(Violation, match="a stored output is replaced"):
+            node.world.ledger.committed([OutputStored(1, b"y", "")])
+
+    def test_a_schedule_of_the_file_is_the_operators(self, node):
+        node.writes(RecurringStored(replace(SCHEDULE, configured=True), NOW))
+        with pytest.raises(Violation, match="replaced by a caller"):
+            node.world.ledger.committed([RecurringStored(SCHEDULE, NOW)])
+        node.world.ledger.committed([RecurringDeleted("s"), RecurringStored(SCHEDULE, NOW)])
+
+    def test_a_schedule_goes_when_somebody_wants_that(self, node):
+        node.writes(RecurringStored(SCHEDULE, NOW))
+        with pytest.raises(Violation, match="nobody has removed"):
+            node.world.ledger.committed([RecurringDeleted("s")])
+        node.asked(mr.RemoveRecurring("s"))
+        node.world.ledger.committed([RecurringDeleted("s")])
+
+    def test_a_lease_is_sent_when_its_dispatch_is_stored(self, node):
+        worker = node.worker()
+        node.writes(start(1), stored=False)
+        with pytest.raises(Violation, match="a worker has a lease that is not durable"):
+            node.world.ledger.leased(node, worker, node.lease(1, 1))

@@ -100,7 +100,7 @@ class ServerWorld:
         acts: Sequence[str] = (),
         scan: int = 0,
     ) -> None:
-        """`plan`: None = as the seed draws it; `acts`: a step is one of them; `scan`: events from recount to recount."""
+        """`plan`: None = as the seed draws it; `acts`: a step is one of them; `scan`: events between recounts."""
         self.seed = seed
         self.choices = choices
         self.pick = choices.pick

@@ -11,14 +11,14 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.records import RecurringStored, TaskFinished, TaskInserted
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
-from cronoq_sansio.sim import checks, rebuilt, wakeups, worlds
-from cronoq_sansio.sim.callers import Ask
 from cronoq_sansio.sim.choices import RandomChoices
 from cronoq_sansio.sim.failure import Violation
 from cronoq_sansio.sim.faults import FAULTS, Swarm
 from cronoq_sansio.sim.lockstep.workload import small_settings
-from cronoq_sansio.sim.shadow import BLOCKED, READY, RETRYING, RUNNING, SUCCEEDED
-from cronoq_sansio.sim.world import ServerWorld
+from cronoq_sansio.sim.server import checks, rebuilt, wakeups, worlds
+from cronoq_sansio.sim.server.callers import Ask
+from cronoq_sansio.sim.server.shadow import BLOCKED, READY, RETRYING, RUNNING, SUCCEEDED
+from cronoq_sansio.sim.server.world import ServerWorld
 from cronoq_sansio.spec import Condition, Dependency, RecurringSpec, Scheduling, TaskSpec
 
 FAR = 1 << 62

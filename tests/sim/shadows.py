@@ -112,6 +112,7 @@ class Node:
         self.settings = small_settings()
         self.skew, self.epoch = 0, 1
         self.asks = {}
+        self.serving = True
         self.view = View(self.world, self.settings, 0, NOW)
         self.view.begun()
         self.holders = Holders(self)

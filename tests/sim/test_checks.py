@@ -302,6 +302,10 @@ def test_a_stop_is_complete_when_nothing_runs_and_nobody_waits(node):
     node.view.running = 0
     for desk in node.holders.desks.values():
         desk.closing = True
+    with pytest.raises(Violation, match="said to be complete"):
+        checks.stopped(node)
+    rows = node.world.store.rows
+    rows.states[of_status(node, RUNNING).id] = TaskFinished(1, SUCCEEDED, 1, 0, 0, node.now, "")
     checks.stopped(node)
     node.asks[Ask(0, "wait", m.Wait(1, None), node, "")] = None
     with pytest.raises(Violation, match="said to be complete"):

@@ -62,12 +62,18 @@ def glance(world: "ServerWorld") -> None:
 
 
 def stopped(node: "Node") -> None:
-    """A stop is said to be complete: nobody runs, waits or watches any more, everybody knows, everything is stored."""
+    """A stop is said to be complete: nobody runs, waits or watches any more, everybody knows, and that is stored.
+
+    What time alone has brought since may be lost: whoever recovers comes to the same.
+    """
     holders = node.holders
     waiting = [ask for ask in node.asks if type(ask.request) in (m.Wait, m.Watch)]
     knowing = all(desk.closing for desk in holders.desks.values())
-    if holders.held or node.view.running or waiting or not knowing or not node.settled():
-        details = f"{holders.held}, {node.view.running} run, {waiting} wait, workers know: {knowing}"
+    states = node.world.store.rows.states
+    stored = [task_id for task_id in states if states[task_id].status == RUNNING]
+    lost = stored if node.epoch == node.world.store.epoch else []
+    if holders.held or node.view.running or waiting or not knowing or lost:
+        details = f"{holders.held}, {node.view.running} run, {waiting} wait, workers know: {knowing}, stored: {lost}"
         raise fault("a stop is said to be complete that is not", details)
 
 

@@ -204,7 +204,7 @@ class Holders:
 
     def outlived(self) -> None:
         """Timers have fired: no lease is left whose time is up."""
-        if self.parked or len(self.held) > MAX_FIRED:
+        if self.parked or not self._node.serving or len(self.held) > MAX_FIRED:
             return
         now = self._node.now - self.excused
         for hold in self.held.values():

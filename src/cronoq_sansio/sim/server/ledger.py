@@ -146,8 +146,8 @@ class Ledger:
             versions.append(record.spec)
 
     def _deleted(self, record: RecurringDeleted) -> None:
-        versions = self.schedules.get(record.name)
-        if record.name not in self.unwanted and not (versions and versions[-1].configured):
+        standing = self._standing.get(record.name)
+        if standing is not None and not standing.configured and record.name not in self.unwanted:
             raise Violation(Kind.SAFETY, "a schedule is removed that nobody has removed", record.name)
         self.removed[record.name] = None
         self._standing.pop(record.name, None)

@@ -141,7 +141,7 @@ class Node:
             self.holders.followed()
         if step.at_once:
             self._perform(step.at_once)
-        if self.holders.fired and self in self.world.nodes:
+        if self.holders.fired:
             self.holders.outlived()
         self._kick()
 

@@ -65,7 +65,7 @@ def test_what_shows_is_noticed_played_again_and_cut_down(plant):
         assert (failure.kind, failure.what) == (Kind.SAFETY, SHOWS), failure
         again = replay(failure.trace)
         assert again.failure is not None and again.failure.what == SHOWS and again.hash == failure.trace.hash
-        short = shrunk(failure, budget=500)
+        short = shrunk(failure, budget=3_000)
         assert short.what == SHOWS and len(short.trace.steps) < len(failure.trace.steps)
         assert "\n- " in short.transcript or "\n+ " in short.transcript
     finally:

@@ -141,7 +141,7 @@ class Node:
             self.holders.followed()
         if step.at_once:
             self._perform(step.at_once)
-        if self.serving and self.holders.fired:
+        if self.holders.fired and self.serving:
             self.holders.outlived()
         self._kick()
 

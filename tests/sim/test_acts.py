@@ -10,10 +10,11 @@ import pytest
 
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings_table import LIMITS, OUTPUTS
-from cronoq_sansio.sim import ALL_FAULTS, FAULTS, Coverage, run_seed, worlds
+from cronoq_sansio.sim import ALL_FAULTS, FAULTS, Coverage, run_seed
 from cronoq_sansio.sim.choices import RecordedChoices
 from cronoq_sansio.sim.faults import Swarm
-from cronoq_sansio.sim.world import BUSY_ACTS, ServerWorld
+from cronoq_sansio.sim.server import worlds
+from cronoq_sansio.sim.server.world import BUSY_ACTS, ServerWorld
 from tests.tidy.tree import ROOT
 
 ENOUGH = 90

@@ -7,7 +7,7 @@ import pytest
 from cronoq_sansio.sim import ALL_FAULTS, FAULTS, Coverage, run_seed
 from cronoq_sansio.sim.choices import RandomChoices, RecordedChoices
 from cronoq_sansio.sim.faults import BY_NAME, LOTS, RATES, Swarm
-from cronoq_sansio.sim.world import ServerWorld
+from cronoq_sansio.sim.server.world import ServerWorld
 
 DRAWS = 400
 

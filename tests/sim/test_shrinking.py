@@ -2,11 +2,12 @@
 
 import pytest
 
-from cronoq_sansio.sim import checks, shrinking
+from cronoq_sansio.sim import shrinking
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.planting import Plant
 from cronoq_sansio.sim.plants import PLANTS
+from cronoq_sansio.sim.plants.planting import Plant
 from cronoq_sansio.sim.run import replay, run_seed
+from cronoq_sansio.sim.server import checks
 from cronoq_sansio.sim.shrinking import TRY, shrunk
 from tests.sim.bugs import on_lost_reports, plant
 

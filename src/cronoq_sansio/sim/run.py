@@ -13,10 +13,10 @@ from typing import Protocol
 from cronoq_sansio.sim.choices import GivenChoices, RecordedChoices
 from cronoq_sansio.sim.failure import Failure, Kind, Trace, Violation
 from cronoq_sansio.sim.faults import FAULTS, Coverage, Swarm
-from cronoq_sansio.sim.isolation import IsolationWorld
-from cronoq_sansio.sim.lockstep_run import LockstepRun
+from cronoq_sansio.sim.lockstep.run import LockstepRun
 from cronoq_sansio.sim.plants import planted
-from cronoq_sansio.sim.world import MachineFactory, ServerWorld
+from cronoq_sansio.sim.server.isolation import IsolationWorld
+from cronoq_sansio.sim.server.world import MachineFactory, ServerWorld
 
 ALL_FAULTS = tuple(fault.name for fault in FAULTS)
 STEPS = 2_000

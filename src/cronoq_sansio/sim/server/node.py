@@ -141,11 +141,7 @@ class Node:
             self.holders.followed()
         if step.at_once:
             self._perform(step.at_once)
-<<<<<<< HEAD:src/cronoq_sansio/sim/node.py
-        if self.holders.fired and self.serving:
-=======
         if self.holders.fired:
->>>>>>> next:src/cronoq_sansio/sim/server/node.py
             self.holders.outlived()
         self._kick()
 

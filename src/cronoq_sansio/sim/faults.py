@@ -49,6 +49,7 @@ FAULTS = (
     Fault("report reordered", REPORTS, "a worker's report overtakes the one before it"),
     Fault("zombie", OUTCOMES, "a worker reports a lease that it lost"),
     Fault("zombie of another term", OUTCOMES, "a worker comes back on a new stream with a lease of another term"),
+    Fault("lease of another worker", OUTCOMES, "a worker reports a lease that another one holds"),
     Fault("report after the end", REPORTS, "a worker's report arrives when its stream is closed"),
     Fault(
         "worker death",

@@ -65,11 +65,17 @@ class Strangers:
         """A worker reports a lease that it has lost, or that was never its own."""
         world, workers = self._world, self._workers
         worker = workers.some(lambda worker: worker.registered)
-        lost = self._pick((workers.lost_leases, workers.foreign_leases))
-        if worker is None or not lost:
+        lost = self._pick((workers.lost_leases, workers.foreign_leases, None))
+        if worker is None or lost == []:
             return
-        lease = self._pick(lost)
-        kind = "zombie" if lease // LEASES_PER_TERM == worker.node.epoch else "zombie of another term"
+        if lost is None:
+            leases = [lease for other in worker.node.workers if other is not worker for lease in other.leases]
+            if not leases:
+                return
+            lease, kind = self._pick(leases), "lease of another worker"
+        else:
+            lease = self._pick(lost)
+            kind = "zombie" if lease // LEASES_PER_TERM == worker.node.epoch else "zombie of another term"
         if not world.on(kind):
             return
         op, message = self._pick(late_reports(lease))

@@ -8,11 +8,11 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.worker_session import Group
 from cronoq_sansio.sim import Kind, replay, run_seed
-from cronoq_sansio.sim.anonymous import FIRST_TASK, LEASES, Names, translated
-from cronoq_sansio.sim.neighbour import POOL
-from cronoq_sansio.sim.planting import Patch
+from cronoq_sansio.sim.plants.planting import Patch
 from cronoq_sansio.sim.run import world_of
 from cronoq_sansio.sim.server import isolation
+from cronoq_sansio.sim.server.anonymous import FIRST_TASK, LEASES, Names, translated
+from cronoq_sansio.sim.server.neighbour import POOL
 from cronoq_sansio.sim.shrinking import shrunk
 
 SHOWS = "another tenant's load shows"

@@ -297,6 +297,7 @@ class Holders:
         if desk is not None:
             for lease in desk.held:
                 del self.held[lease]
+                self._reported[lease] = stream  # it may be told to stop by what the same read brought before
 
     # --- what a term says
 

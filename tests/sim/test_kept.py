@@ -1,4 +1,4 @@
-"""Runs that once failed. Seeds must pass now; a trace fails with its planted bug, in the same words, and passes without.
+"""Runs that once failed. Seeds must pass now; a trace fails with its planted bug, as it did, and passes without.
 
 The traces are the shortest ways to bugs of each kind. A change of the simulated world may make another run of them:
 `--rewrite` looks for each bug anew, cuts the trace down and writes it.

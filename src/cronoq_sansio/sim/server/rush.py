@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.server.specs import KEYS, KINDS, POOLS
-from cronoq_sansio.sim.server.workers import MAX_WORKERS
 from cronoq_sansio.spec import TaskSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.node import Node
     from cronoq_sansio.sim.server.world import ServerWorld
 
-CALLS = (4, 8, 16)
+CALLS = (8, 16, 32)
 """Submissions of one read."""
 OPEN = 200
 """Calls that may be open before callers wait for their answers."""
@@ -38,12 +37,16 @@ class Rush:
         self._pick = world.pick
 
     def rush(self) -> None:
-        """Many callers submit, and every worker reports on all that it runs, in one read."""
+        """The store does what it was given, or not; many callers submit, and every worker reports, in one read."""
+        if self._pick((True, False)):
+            self._world.operators.commit()
         node = self._world.some_node()
         if node is None:
             return
-        if len(node.workers) < MAX_WORKERS // 2:
-            self._world.workers.connect(node, self._pick(POOLS), (), self._pick(SLOTS))
+        served = [worker.pool for worker in node.workers if not worker.labels]
+        for pool in POOLS:
+            if pool not in served:
+                self._world.workers.connect(node, pool, (), self._pick(SLOTS))
         self._report(node)
         if len(node.asks) < OPEN:
             request, pick = self._world.callers.request, self._pick
@@ -51,11 +54,11 @@ class Rush:
                 request(node, "submit", pick(SUBMITS))
 
     def _report(self, node: "Node") -> None:
-        """Of each worker the oldest quarter of what it runs has ended, and the rest goes on."""
+        """Of each worker the oldest sixth of what it runs has ended, and the rest goes on."""
         report = self._world.workers.report
         for worker in list(node.workers):
             leases = list(worker.leases)
-            ended = (len(leases) + 3) // 4
+            ended = (len(leases) + 5) // 6
             for lease in leases[:ended]:
                 if worker not in node.workers:
                     break  # it died when it reported

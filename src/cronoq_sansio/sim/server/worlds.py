@@ -99,8 +99,8 @@ def huge() -> tuple[Settings, int]:
 
 def busy() -> tuple[Settings, int]:
     """Room for what hundreds of slots and callers bring."""
-    pools = tuple(replace(pool, max=32, max_pending=100, max_pending_by_class=(None,) * 4) for pool in POOLS)
-    return Settings(limits=replace(ROOM, max_pending_total=300), pools=pools, resources=RESOURCES), 80
+    pools = tuple(replace(pool, max=64, max_pending=200, max_pending_by_class=(None,) * 4) for pool in POOLS)
+    return Settings(limits=replace(ROOM, max_pending_total=600), pools=pools, resources=RESOURCES), 80
 
 
 def draw(random: Random) -> Plan:

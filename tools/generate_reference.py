@@ -42,12 +42,12 @@ from cronoq_sansio.settings_table import (  # noqa: E402
     UNBUILT_WORDS,
 )
 from cronoq_sansio.settings_text import allowed, plain  # noqa: E402
-from cronoq_sansio.sim import scenario_keys  # noqa: E402
 from cronoq_sansio.sim.arguments import ALWAYS as SIMULATOR_MODES  # noqa: E402
 from cronoq_sansio.sim.arguments import EXIT_CODES as SIMULATOR_CODES  # noqa: E402
 from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS  # noqa: E402
 from cronoq_sansio.sim.arguments import PROGRAM as SIMULATOR  # noqa: E402
 from cronoq_sansio.sim.faults import FAULTS  # noqa: E402
+from cronoq_sansio.sim.scenario import keys as scenario_keys  # noqa: E402
 from tools import client_reference, plants_page  # noqa: E402
 
 FOLDER = Path("docs/reference")

@@ -21,11 +21,11 @@ from cronoq.config import load
 from cronoq_sansio import limits
 from cronoq_sansio.errors import Code
 from cronoq_sansio.settings_table import INNER_TABLES, TABLES
-from cronoq_sansio.sim import scenario_keys
 from cronoq_sansio.sim.arguments import EXIT_CODES, parse
 from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS
 from cronoq_sansio.sim.faults import FAULTS
 from cronoq_sansio.sim.plants import PLANTS
+from cronoq_sansio.sim.scenario import keys as scenario_keys
 from tests.tidy.tree import ROOT, tracked
 
 REFERENCE = ROOT / "docs" / "reference"

@@ -4,9 +4,9 @@ import tomllib
 
 import pytest
 
-from cronoq_sansio.sim.scenario import load_scenario
-from cronoq_sansio.sim.scenario_run import run_scenario
-from cronoq_sansio.sim.scenario_words import Scenario
+from cronoq_sansio.sim.scenario.load import load_scenario
+from cronoq_sansio.sim.scenario.run import run_scenario
+from cronoq_sansio.sim.scenario.words import Scenario
 from tests.docs.test_docs import blocks
 from tests.tidy.tree import ROOT
 

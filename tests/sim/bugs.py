@@ -3,9 +3,9 @@
 from contextlib import suppress
 
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.planting import Patch, Plant
 from cronoq_sansio.sim.plants import PLANTS
-from cronoq_sansio.sim.world import ServerWorld
+from cronoq_sansio.sim.plants.planting import Patch, Plant
+from cronoq_sansio.sim.server.world import ServerWorld
 
 
 def plant(monkeypatch, name, breaks, kind=Kind.SAFETY, what="a rule of the tests"):

@@ -26,8 +26,8 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.sim.recording_format import STOPPED, Head, without_secrets
-from cronoq_sansio.sim.recording_writer import RecordingWriter
+from cronoq_sansio.sim.recording.format import STOPPED, Head, without_secrets
+from cronoq_sansio.sim.recording.writer import RecordingWriter
 from cronoq_sansio.spec import TaskSpec
 
 NOW = 1_800_000_000 * SECOND

@@ -2,9 +2,9 @@
 
 import tomllib
 
-from cronoq_sansio.sim.scenario import load_scenario
-from cronoq_sansio.sim.scenario_run import Run
-from cronoq_sansio.sim.scenario_words import Scenario
+from cronoq_sansio.sim.scenario.load import load_scenario
+from cronoq_sansio.sim.scenario.run import Run
+from cronoq_sansio.sim.scenario.words import Scenario
 
 
 def scenario(text, config=None):

@@ -6,13 +6,13 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.records import OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
-from cronoq_sansio.sim.callers import Ask
-from cronoq_sansio.sim.holders import Holders
-from cronoq_sansio.sim.ledger import Ledger
 from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.sim.lockstep.workload import small_settings
-from cronoq_sansio.sim.view import View
-from cronoq_sansio.sim.workers import Worker
+from cronoq_sansio.sim.server.callers import Ask
+from cronoq_sansio.sim.server.holders import Holders
+from cronoq_sansio.sim.server.ledger import Ledger
+from cronoq_sansio.sim.server.view import View
+from cronoq_sansio.sim.server.workers import Worker
 from cronoq_sansio.spec import Scheduling, TaskSpec, TaskStatus
 
 NOW = 1_000_000 * SECOND
@@ -112,6 +112,7 @@ class Node:
         self.settings = small_settings()
         self.skew, self.epoch = 0, 1
         self.asks = {}
+        self.serving = True
         self.view = View(self.world, self.settings, 0, NOW)
         self.view.begun()
         self.holders = Holders(self)

@@ -11,14 +11,14 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.records import RecurringStored, TaskFinished, TaskInserted
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
-from cronoq_sansio.sim import checks, rebuilt, wakeups, worlds
-from cronoq_sansio.sim.callers import Ask
 from cronoq_sansio.sim.choices import RandomChoices
 from cronoq_sansio.sim.failure import Violation
 from cronoq_sansio.sim.faults import FAULTS, Swarm
 from cronoq_sansio.sim.lockstep.workload import small_settings
-from cronoq_sansio.sim.shadow import BLOCKED, READY, RETRYING, RUNNING, SUCCEEDED
-from cronoq_sansio.sim.world import ServerWorld
+from cronoq_sansio.sim.server import checks, rebuilt, wakeups, worlds
+from cronoq_sansio.sim.server.callers import Ask
+from cronoq_sansio.sim.server.shadow import BLOCKED, READY, RETRYING, RUNNING, SUCCEEDED
+from cronoq_sansio.sim.server.world import ServerWorld
 from cronoq_sansio.spec import Condition, Dependency, RecurringSpec, Scheduling, TaskSpec
 
 FAR = 1 << 62
@@ -302,6 +302,10 @@ def test_a_stop_is_complete_when_nothing_runs_and_nobody_waits(node):
     node.view.running = 0
     for desk in node.holders.desks.values():
         desk.closing = True
+    with pytest.raises(Violation, match="said to be complete"):
+        checks.stopped(node)
+    rows = node.world.store.rows
+    rows.states[of_status(node, RUNNING).id] = TaskFinished(1, SUCCEEDED, 1, 0, 0, node.now, "")
     checks.stopped(node)
     node.asks[Ask(0, "wait", m.Wait(1, None), node, "")] = None
     with pytest.raises(Violation, match="said to be complete"):

@@ -10,8 +10,8 @@ from cronoq_sansio.sim import __main__ as command
 from cronoq_sansio.sim import trace
 from cronoq_sansio.sim.failure import Kind
 from cronoq_sansio.sim.faults import Coverage
-from cronoq_sansio.sim.planting import Plant
 from cronoq_sansio.sim.plants import PLANTS
+from cronoq_sansio.sim.plants.planting import Plant
 from cronoq_sansio.sim.run import Outcome
 from cronoq_sansio.sim.seeds import Played
 from tests.sim.bugs import at_once, failing, on_lost_reports, plant

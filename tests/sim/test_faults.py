@@ -7,7 +7,7 @@ import pytest
 from cronoq_sansio.sim import ALL_FAULTS, FAULTS, Coverage, run_seed
 from cronoq_sansio.sim.choices import RandomChoices, RecordedChoices
 from cronoq_sansio.sim.faults import BY_NAME, LOTS, RATES, Swarm
-from cronoq_sansio.sim.world import ServerWorld
+from cronoq_sansio.sim.server.world import ServerWorld
 
 DRAWS = 400
 
@@ -120,3 +120,10 @@ def test_a_world_with_one_kind_meets_no_other(kind):
             assert {met for met, _ in outcome.coverage.counts} <= {kind}
             return
     raise AssertionError("the kind is on in none of 40 worlds")
+
+
+def test_what_is_drawn_means_the_same_when_another_kind_is_off():
+    kinds = {"deadline": 1, "asked twice": 1, "caller gone at once": 1}
+    whole = Swarm(rates(deadline=4, asked_twice=4, caller_gone_at_once=8)).lots(kinds)
+    less = Swarm(rates(deadline=4, caller_gone_at_once=8)).lots(kinds)
+    assert less == ["" if kind == "asked twice" else kind for kind in whole]

@@ -16,11 +16,11 @@ from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.sim import ALL_FAULTS, Kind, run_seed
 from cronoq_sansio.sim.choices import RecordedChoices
 from cronoq_sansio.sim.faults import Swarm
-from cronoq_sansio.sim.planting import Patch, nothing
-from cronoq_sansio.sim.sizes import sizes
-from cronoq_sansio.sim.world import ServerWorld
+from cronoq_sansio.sim.plants.planting import Patch, nothing
+from cronoq_sansio.sim.server.sizes import sizes
+from cronoq_sansio.sim.server.world import ServerWorld
 
-SEEDS = tuple(seed for seed in range(24) if seed % 4 != 3)
+SEEDS = tuple(seed for seed in range(80) if seed % 4 != 3)
 
 
 def forget_but_not_the_key(table):

@@ -7,11 +7,12 @@ import pytest
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.worker_session import Group
-from cronoq_sansio.sim import Kind, isolation, replay, run_seed
-from cronoq_sansio.sim.anonymous import FIRST_TASK, LEASES, Names, translated
-from cronoq_sansio.sim.neighbour import POOL
-from cronoq_sansio.sim.planting import Patch
+from cronoq_sansio.sim import Kind, replay, run_seed
+from cronoq_sansio.sim.plants.planting import Patch
 from cronoq_sansio.sim.run import world_of
+from cronoq_sansio.sim.server import isolation
+from cronoq_sansio.sim.server.anonymous import FIRST_TASK, LEASES, Names, translated
+from cronoq_sansio.sim.server.neighbour import POOL
 from cronoq_sansio.sim.shrinking import shrunk
 
 SHOWS = "another tenant's load shows"
@@ -65,7 +66,7 @@ def test_what_shows_is_noticed_played_again_and_cut_down(plant):
         assert (failure.kind, failure.what) == (Kind.SAFETY, SHOWS), failure
         again = replay(failure.trace)
         assert again.failure is not None and again.failure.what == SHOWS and again.hash == failure.trace.hash
-        short = shrunk(failure, budget=500)
+        short = shrunk(failure, budget=3_000)
         assert short.what == SHOWS and len(short.trace.steps) < len(failure.trace.steps)
         assert "\n- " in short.transcript or "\n+ " in short.transcript
     finally:

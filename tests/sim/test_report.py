@@ -227,6 +227,7 @@ def test_planted_bugs():
     assert rows[0] == ["good", "3", "safety: two leases"] and rows[1] == ["missed", "200", "NOT FOUND"]
     assert rows[2][2].startswith("FAILS WITHOUT THE BUG TOO: liveness")
     assert "Broken off: died" in text and text.endswith("1 of 3 planted bugs found.\n")
+    assert "late       0  not looked for" in report.plants_found_text(plants(good, FoundPlant("late")))
     read = json.loads(report.plants_json(plants(good, missed)))
     assert [row["found"] for row in read["plants"]] == [True, False] and read["exit_code"] == 6
 

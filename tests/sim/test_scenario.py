@@ -11,9 +11,9 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import MAX_CONFIG_FILE
 from cronoq_sansio.settings_keys import Kind
 from cronoq_sansio.settings_walk import Problem
-from cronoq_sansio.sim import scenario_keys
-from cronoq_sansio.sim.scenario import LoadedScenario, load_scenario, read_start
-from cronoq_sansio.sim.scenario_words import Duration, Rate, Scenario
+from cronoq_sansio.sim.scenario import keys as scenario_keys
+from cronoq_sansio.sim.scenario.load import LoadedScenario, load_scenario, read_start
+from cronoq_sansio.sim.scenario.words import Duration, Rate, Scenario
 from tests.sim.scenarios import problems, scenario
 
 CONFIG = """

@@ -8,11 +8,11 @@ import sys
 import pytest
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.sim import scenario_run
-from cronoq_sansio.sim.scenario_figures import BUCKETS, Gauge, quantiles
-from cronoq_sansio.sim.scenario_report import report_of
-from cronoq_sansio.sim.scenario_run import run_scenario
-from cronoq_sansio.sim.scenario_tables import number, span, spark, table
+from cronoq_sansio.sim.scenario import run as scenario_run
+from cronoq_sansio.sim.scenario.figures import BUCKETS, Gauge, quantiles
+from cronoq_sansio.sim.scenario.report import report_of
+from cronoq_sansio.sim.scenario.run import run_scenario
+from cronoq_sansio.sim.scenario.tables import number, span, spark, table
 from tests.sim.scenarios import ran, scenario, waits
 from tests.tidy.tree import ROOT
 
@@ -58,8 +58,8 @@ cron = "* * * * *"
 """
 SHOW = """
 import tomllib, sys, json
-from cronoq_sansio.sim.scenario import load_scenario
-from cronoq_sansio.sim.scenario_run import run_scenario
+from cronoq_sansio.sim.scenario.load import load_scenario
+from cronoq_sansio.sim.scenario.run import run_scenario
 text, config = sys.stdin.read().split("=====")
 report = run_scenario(load_scenario(text).with_config(tomllib.loads(config)))
 print(report.text(100) + json.dumps(report.as_json()))

@@ -7,8 +7,8 @@ from itertools import islice
 import pytest
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.sim.scenario_draws import arrival_times, draw, generator
-from cronoq_sansio.sim.scenario_report import report_of
+from cronoq_sansio.sim.scenario.draws import arrival_times, draw, generator
+from cronoq_sansio.sim.scenario.report import report_of
 from tests.sim.scenarios import ran, scenario, waits
 
 POISSON = """

@@ -21,9 +21,9 @@ from cronoq_sansio.engine.events import (
     TimerFired,
 )
 from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.sim import state_fields
-from cronoq_sansio.sim.digests import Digested, digest_of
-from cronoq_sansio.sim.state_hash import state_hash
+from cronoq_sansio.sim.recording import state_fields
+from cronoq_sansio.sim.recording.digests import Digested, digest_of
+from cronoq_sansio.sim.recording.state_hash import state_hash
 from cronoq_sansio.spec import Dependency, RecurringSpec, Scheduling, TaskSpec
 
 ROOT = Path(__file__).parents[2]

@@ -9,19 +9,25 @@ from hypothesis import given, strategies
 from cronoq_sansio.sim import trace
 from cronoq_sansio.sim.failure import Kind, Trace
 from cronoq_sansio.sim.faults import FAULTS, OFF
-from cronoq_sansio.sim.run import replay, run_seed
+from cronoq_sansio.sim.run import acts_of, replay, run_seed
 from tests.sim.bugs import on_lost_reports, plant
 
 RATES = {fault.name: OFF for fault in FAULTS} | {"report lost": 8}
+ACTS = acts_of("server", 17)
+SUBMIT, COMMIT = ACTS.index("submit"), ACTS.index("commit")
 GOOD = trace.Written(
-    Trace("server", 17, RATES, [[4, 0, 1], [2], []], "", "61c3"), "5f0c", Kind.SAFETY, 'two "leases" für ein\nTask', 3
+    Trace("server", 17, RATES, [[SUBMIT, 0, 1], [COMMIT, 2], []], "", "61c3"),
+    "5f0c",
+    Kind.SAFETY,
+    'two "leases" für ein\nTask',
+    3,
 )
 TEXT = trace.encode(GOOD)
 
 
 def test_one_step_a_line_and_a_first_line_that_says_what_it_is():
     lines = TEXT.splitlines()
-    assert trace.is_trace(lines[0]) and lines[-4:] == ["[4,0,1],", "[2],", "[]", "]}"]
+    assert trace.is_trace(lines[0]) and lines[-4:] == ['["submit",0,1],', '["commit",2],', "[]", "]}"]
     assert json.loads(TEXT)["seed"] == 17
 
 
@@ -39,6 +45,8 @@ def test_what_is_written_is_read_again():
 def test_everything_that_is_written_is_read_again(steps, rates, seed, kind, words):
     whole = {name: rates.get(name, OFF) for name in RATES}
     what = words if kind is not None else ""
+    acts = acts_of("lockstep", seed)
+    steps = [[acts.index(acts[picks[0] % len(acts)]), *picks[1:]] if picks else [] for picks in steps]
     written = trace.Written(Trace("lockstep", seed, whole, steps, "", words), words, kind, what, len(what))
     assert trace.decode(trace.encode(written)) == written
 
@@ -46,7 +54,7 @@ def test_everything_that_is_written_is_read_again(steps, rates, seed, kind, word
 def test_a_line_can_be_taken_out():
     lines = TEXT.splitlines()
     del lines[-3]
-    assert trace.decode("\n".join(lines)).trace.steps == [[4, 0, 1], []]
+    assert trace.decode("\n".join(lines)).trace.steps == [[SUBMIT, 0, 1], []]
 
 
 def test_kinds_that_are_not_named_are_off():
@@ -63,16 +71,22 @@ DAMAGED = [
     (lambda t: t[: len(t) // 2], None, "is no JSON|ends in the middle"),
     (lambda t: t[:-4], None, "the file ends in the middle"),
     (lambda t: "[]", 1, "one JSON object"),
-    (lambda t: t.replace("[2],", "[2]"), line_of("[2],") + 1, "a comma is missing before this step"),
-    (lambda t: t.replace("[]\n]", "]"), line_of("[2],") + 1, "the last step is not followed by a comma"),
-    (lambda t: t.replace("[2]", "[-1]"), line_of("[2]"), "step 2 is an array .* not \\[-1\\]"),
-    (lambda t: t.replace("[2]", "[2.0]"), line_of("[2]"), "step 2 is an array"),
-    (lambda t: t.replace("[2]", "[true]"), line_of("[2]"), "step 2 is an array"),
-    (lambda t: t.replace("[2]", "2"), line_of("[2]"), "step 2 is an array"),
-    (lambda t: t.replace("[2]", "[2147483648]"), line_of("[2]"), "from 0 to 2,147,483,647"),
-    (lambda t: t.replace("[2]", f"[{'9' * 5_000}]"), 1, "an integer of 5,000 digits"),
-    (lambda t: t.replace("[2]", "[NaN]"), 1, "NaN is no number"),
-    (lambda t: t.replace("[2]", "[" * 100_000), 1, "stand in each other too deep"),
+    (lambda t: t.replace(",2],", ",2]"), line_of(",2],") + 1, "a comma is missing before this step"),
+    (lambda t: t.replace("[]\n]", "]"), line_of(",2],") + 1, "the last step is not followed by a comma"),
+    (lambda t: t.replace(",2]", ",-1]"), line_of(",2]"), "step 2 is an act and .* -1\\]"),
+    (lambda t: t.replace(",2]", ",2.0]"), line_of(",2]"), "step 2 is an act and"),
+    (lambda t: t.replace(",2]", ",true]"), line_of(",2]"), "step 2 is an act and"),
+    (lambda t: t.replace('["commit",2]', "2"), line_of(",2]"), "step 2 is an act and"),
+    (
+        lambda t: t.replace('["commit"', '["omit"'),
+        line_of(",2]"),
+        'step 2 begins with "omit", which is no act .* known: submit,',
+    ),
+    (lambda t: t.replace('"commit",', ""), line_of(",2]"), "step 2 begins with 2, which is no act"),
+    (lambda t: t.replace(",2]", ",2147483648]"), line_of(",2]"), "from 0 to 2,147,483,647"),
+    (lambda t: t.replace(",2]", f",{'9' * 5_000}]"), 1, "an integer of 5,000 digits"),
+    (lambda t: t.replace(",2]", ",NaN]"), 1, "NaN is no number"),
+    (lambda t: t.replace(",2]", "," + "[" * 100_000), 1, "stand in each other too deep"),
     (lambda t: t.replace('"version": 1', '"version": 2'), 1, "version is 1: this program reads no other, not 2"),
     (lambda t: t.replace(trace.FORMAT, "other"), 1, 'format is "cronoq-simulation-trace", not "other"'),
     (lambda t: t.replace('"server"', '"moon"'), 2, 'world is one of server, lockstep, isolation, not "moon"'),
@@ -120,8 +134,9 @@ def test_whatever_is_damaged_is_refused_in_one_way(first, second, words):
 def test_a_failed_seed_is_the_same_run_from_its_file(monkeypatch):
     name = plant(monkeypatch, "loses", on_lost_reports)
     failure = next(found for seed in range(9) if (found := run_seed(seed, steps=300, plant=name).failure))
-    read = trace.decode(trace.encode(trace.of_failure(failure)), [name])
-    assert read.trace == failure.trace and read.trace.hash
+    text = trace.encode(trace.of_failure(failure))
+    read = trace.decode(text, [name])
+    assert trace.encode(read) == text and read.trace.hash
     again = replay(read.trace)
     assert (again.failure.kind, again.failure.what, again.failure.step) == (failure.kind, failure.what, failure.step)
     assert again.hash == failure.trace.hash and again.failure.transcript

@@ -32,9 +32,9 @@ from cronoq_sansio.sim.arguments import PLANT, REPLAY, SCENARIO, Options, UsageE
 from cronoq_sansio.sim.commands import Broken, Run, Runner, Tick, find_plants, replay_trace, run_seeds
 from cronoq_sansio.sim.plants import BEDS, PLANTS
 from cronoq_sansio.sim.progress import EVERY
-from cronoq_sansio.sim.recording import UNUSABLE, bounded_lines, is_recording, replay_recording
-from cronoq_sansio.sim.scenario import load_scenario
-from cronoq_sansio.sim.scenario_run import run_scenario
+from cronoq_sansio.sim.recording.replay import UNUSABLE, bounded_lines, is_recording, replay_recording
+from cronoq_sansio.sim.scenario.load import load_scenario
+from cronoq_sansio.sim.scenario.run import run_scenario
 from cronoq_sansio.sim.seeds import Play, Played, played
 from cronoq_sansio.sim.tally import CLOSED_PIPE, DONE, INTERRUPTED, USAGE
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from cronoq_sansio.sim import trace
 from cronoq_sansio.sim.arguments import PROGRAM, Options, UsageError, command_of
 from cronoq_sansio.sim.failure import Failure
-from cronoq_sansio.sim.planting import Plant
+from cronoq_sansio.sim.plants.planting import Plant
 from cronoq_sansio.sim.progress import Progress
 from cronoq_sansio.sim.run import Report, replay
 from cronoq_sansio.sim.seeds import Play, Played, plays, replayed

@@ -49,6 +49,7 @@ FAULTS = (
     Fault("report reordered", REPORTS, "a worker's report overtakes the one before it"),
     Fault("zombie", OUTCOMES, "a worker reports a lease that it lost"),
     Fault("zombie of another term", OUTCOMES, "a worker comes back on a new stream with a lease of another term"),
+    Fault("lease of another worker", OUTCOMES, "a worker reports a lease that another one holds"),
     Fault("report after the end", REPORTS, "a worker's report arrives when its stream is closed"),
     Fault(
         "worker death",
@@ -159,13 +160,18 @@ class Swarm:
     def lots(self, rarer: dict[str, int]) -> list[str]:
         """What to draw one of where one of several kinds may strike: the name of a kind, or nothing.
 
-        `rarer`: the kinds, and how much less often than usual each of them strikes there. One draw is cheaper than one
-        for each kind, and at most one of them strikes.
+        `rarer`: up to four kinds, and how much less often than usual each of them strikes there. One draw is cheaper
+        than one for each kind, and at most one of them strikes. A smaller pick is no fault, and each kind has a place
+        of its own: what is drawn means the same when another kind is switched off.
         """
-        faults = [
-            kind for kind, times in rarer.items() if self.rates[kind] for _ in range(LOTS // (self.rates[kind] * times))
-        ]
-        lots = [""] * (max(LOTS - len(faults), 1) if faults else 1) + faults  # a smaller pick is no fault
+        place, lots = LOTS // RATES[0], [""]
+        if any(self.rates[kind] for kind in rarer):
+            lots = [""] * LOTS
+        for index, (kind, times) in enumerate(rarer.items()):
+            if self.rates[kind]:
+                count, end = LOTS // (self.rates[kind] * times), LOTS - index * place
+                lots[end - count : end] = [kind] * count
+        assert len(lots) in (1, LOTS), "kinds do not fit"
         self._lots.append(lots)
         return lots
 

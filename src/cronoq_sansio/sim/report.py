@@ -7,9 +7,9 @@ from typing import Any
 from cronoq_sansio.sim.arguments import hung
 from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
-from cronoq_sansio.sim.planting import Bed
+from cronoq_sansio.sim.plants.planting import Bed
 from cronoq_sansio.sim.progress import clock
-from cronoq_sansio.sim.recording import RecordingReport
+from cronoq_sansio.sim.recording.replay import RecordingReport
 from cronoq_sansio.sim.tally import JUDGED_SEEDS, JUDGED_STEPS, FoundPlant, Plants, Tally, Told
 
 WIDTH = 100
@@ -122,7 +122,7 @@ def verdict(tally: Tally) -> str:
 
 
 def _unjudged(tally: Tally) -> str:
-    if tally.options.coverage == "off" or not tally.report.faults:
+    if tally.options.coverage == "off" or not tally.report.faults or tally.report.seeds == 1:
         return ""
     if tally.worlds.get("server", 0) >= JUDGED_SEEDS and tally.options.steps >= JUDGED_STEPS:
         return ""
@@ -249,7 +249,7 @@ def plants_found_text(plants: Plants) -> str:
 
 def _found_as(found: FoundPlant) -> str:
     if found.failure is None:
-        return "NOT FOUND"
+        return "NOT FOUND" if found.seeds else "not looked for, the time was over"
     anyway = "FAILS WITHOUT THE BUG TOO: " if found.fails_anyway else ""
     return f"{anyway}{found.failure.kind.name.lower()}: {found.failure.what}"
 

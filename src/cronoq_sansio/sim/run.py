@@ -8,15 +8,18 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from hashlib import sha256
+from random import Random
 from typing import Protocol
 
 from cronoq_sansio.sim.choices import GivenChoices, RecordedChoices
 from cronoq_sansio.sim.failure import Failure, Kind, Trace, Violation
 from cronoq_sansio.sim.faults import FAULTS, Coverage, Swarm
-from cronoq_sansio.sim.isolation import IsolationWorld
-from cronoq_sansio.sim.lockstep_run import LockstepRun
+from cronoq_sansio.sim.lockstep.run import LockstepRun
+from cronoq_sansio.sim.lockstep.workload import DOINGS
 from cronoq_sansio.sim.plants import planted
-from cronoq_sansio.sim.world import MachineFactory, ServerWorld
+from cronoq_sansio.sim.server import isolation, worlds
+from cronoq_sansio.sim.server.isolation import IsolationWorld
+from cronoq_sansio.sim.server.world import ACTS, BUSY_ACTS, MachineFactory, ServerWorld
 
 ALL_FAULTS = tuple(fault.name for fault in FAULTS)
 STEPS = 2_000
@@ -144,6 +147,15 @@ def world_of(seed: int) -> str:
     if seed % LOCKSTEP_EVERY == LOCKSTEP_EVERY - 1:
         return "lockstep"
     return "isolation" if seed % ISOLATION_EVERY == ISOLATION_SEED else "server"
+
+
+def acts_of(world: str, seed: int) -> Sequence[str]:
+    """What may happen in a step of this seed; the first pick of a step is an index of it."""
+    if world == "lockstep":
+        return DOINGS
+    if world == "isolation":
+        return isolation.ACTS
+    return BUSY_ACTS if worlds.draw(Random(seed)).busy else ACTS
 
 
 def run_seed(

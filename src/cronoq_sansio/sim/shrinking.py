@@ -10,8 +10,8 @@ from dataclasses import replace
 from cronoq_sansio.sim.failure import Failure, Trace
 from cronoq_sansio.sim.faults import OFF
 from cronoq_sansio.sim.run import Outcome, replay
+from cronoq_sansio.sim.server.world import MachineFactory
 from cronoq_sansio.sim.shrink import shrink
-from cronoq_sansio.sim.world import MachineFactory
 
 BUDGET = 400_000
 """Steps that all tries together may play, when nothing else is said: half a minute."""

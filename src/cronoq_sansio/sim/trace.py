@@ -7,11 +7,12 @@
      "hash": "61c3…",
      "rates": {"report lost": 8, "zombie": 0},
      "steps": [
-    [4,0,1],
-    [2],
+    ["submit",0,1],
+    ["commit"],
     []
     ]}
 
+A step is an act, by its name, and what was picked in it; without anything it is the first act there is.
 `code` is a digest of the program that wrote it: the same program must come to the same hash and the same failure,
 another one may not. An empty `hash` is not compared; whoever changes steps by hand empties it. Kinds that `rates` does
 not name are off. `scan` is how many events lie between two recounts of everything; a trace that was cut down has them
@@ -25,6 +26,7 @@ from typing import Any, NoReturn
 
 from cronoq_sansio.sim.failure import Failure, Kind, Trace
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, OFF
+from cronoq_sansio.sim.run import acts_of
 
 FORMAT = "cronoq-simulation-trace"
 VERSION = 1
@@ -74,7 +76,9 @@ def encode(written: Written) -> str:
     def text(value: object) -> str:
         return json.dumps(value, ensure_ascii=False)
 
-    steps = ",\n".join(json.dumps(picks, separators=(",", ":")) for picks in trace.steps)
+    acts = acts_of(trace.world, trace.seed)
+    named = ([acts[picks[0] % len(acts)], *picks[1:]] if picks else [] for picks in trace.steps)
+    steps = ",\n".join(json.dumps(step, separators=(",", ":")) for step in named)
     return (
         f'{{"format": {text(FORMAT)}, "version": {VERSION},\n'
         f' "code": {text(written.code)}, "world": {text(trace.world)}, "seed": {trace.seed},\n'
@@ -102,11 +106,12 @@ def decode(text: str, plants: Sequence[str] = ()) -> Written:
         reader.fail("format", f"is {json.dumps(FORMAT)}", whole["format"])
     if whole["version"] != VERSION or isinstance(whole["version"], bool):
         reader.fail("version", f"is {VERSION}: this program reads no other", whole["version"])
+    world, seed = reader.one_of(whole, "world", WORLDS), reader.integer(whole, "seed", 0, MAX_SEED)
     trace = Trace(
-        reader.one_of(whole, "world", WORLDS),
-        reader.integer(whole, "seed", 0, MAX_SEED),
+        world,
+        seed,
         _rates(reader, whole["rates"]),
-        _steps(reader, whole["steps"]),
+        _steps(reader, whole["steps"], acts_of(world, seed)),
         reader.one_of(whole, "plant", ("", *plants), "a planted bug that this program knows, or empty"),
         reader.text(whole, "hash"),
         reader.integer(whole, "scan", 0, MAX_RATE),
@@ -134,17 +139,26 @@ def _rates(reader: "_Reader", rates: object) -> dict[str, int]:
     return {name: reader.integer(rates, name, 0, MAX_RATE) if name in rates else OFF for name in BY_NAME}
 
 
-def _steps(reader: "_Reader", steps: object) -> list[list[int]]:
+def _steps(reader: "_Reader", steps: object, acts: Sequence[str]) -> list[list[int]]:
     if not isinstance(steps, list) or len(steps) > MAX_STEPS:
-        reader.fail("steps", f"is an array of at most {MAX_STEPS:,} arrays of integers", steps)
-    for index, picks in enumerate(steps):
-        if not isinstance(picks, list) or len(picks) > MAX_PICKS or not all(map(_is_pick, picks)):
-            line = reader.line_of_step(index)
+        reader.fail("steps", f"is an array of at most {MAX_STEPS:,} arrays", steps)
+    first: dict[object, int] = {}
+    for place, act in enumerate(acts):
+        first.setdefault(act, place)
+    found = []
+    for index, step in enumerate(steps):
+        if not isinstance(step, list) or len(step) > MAX_PICKS or not all(map(_is_pick, step[1:])):
             raise TraceError(
-                f"line {line}: step {index + 1} is an array of at most {MAX_PICKS:,} integers "
-                f"from 0 to {MAX_PICK:,}, not {_shown(picks)}"
+                f"line {reader.line_of_step(index)}: step {index + 1} is an act and at most {MAX_PICKS:,} integers "
+                f"from 0 to {MAX_PICK:,} in an array, not {_shown(step)}"
             )
-    return steps
+        if step and (not isinstance(step[0], str) or step[0] not in first):
+            raise TraceError(
+                f"line {reader.line_of_step(index)}: step {index + 1} begins with {_shown(step[0])}, "
+                f"which is no act of this world; known: {', '.join(map(str, first))}"
+            )
+        found.append([first[step[0]], *step[1:]] if step else [])
+    return found
 
 
 def _is_pick(pick: object) -> bool:

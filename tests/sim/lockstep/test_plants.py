@@ -2,12 +2,13 @@
 
 import pytest
 
-from cronoq_sansio.sim import plants_engine, plants_time
 from cronoq_sansio.sim.choices import RandomChoices
 from cronoq_sansio.sim.lockstep.shorten import shortened
 from cronoq_sansio.sim.lockstep.workload import Workload, some_world
 from cronoq_sansio.sim.lockstep.world import Divergence
+from cronoq_sansio.sim.plants import engine as plants_engine
 from cronoq_sansio.sim.plants import planted
+from cronoq_sansio.sim.plants import time as plants_time
 
 NAMES = [plant.name for bed in (plants_engine.BED, plants_time.BED) for plant in bed.plants]
 

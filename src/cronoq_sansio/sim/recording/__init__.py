@@ -1,0 +1,1 @@
+"""Recordings of production: their format, how they are written, and their replay."""

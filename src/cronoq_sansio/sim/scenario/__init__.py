@@ -1,0 +1,1 @@
+"""A workload against a configuration, in virtual time, reported as tables."""

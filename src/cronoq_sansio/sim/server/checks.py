@@ -1,0 +1,253 @@
+"""Full scans of a simulated world: everything is recounted, and compared with what was written and said.
+
+They cost as much as there is, so they come every `world.FULL_SCAN` events and right after each recovery. This is the
+one place that looks into an engine; what it is compared with was seen from outside (`view.py`, `holders.py`).
+"""
+
+from copy import copy
+from typing import TYPE_CHECKING, Any
+
+from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored
+from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.service import messages as m
+from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server import rebuilt, wakeups
+from cronoq_sansio.sim.server.shadow import BLOCKED, OVER, READY, RUNNING, Shadow
+
+if TYPE_CHECKING:
+    from cronoq_sansio.engine.task import Task
+    from cronoq_sansio.sim.server.node import Node
+    from cronoq_sansio.sim.server.world import ServerWorld
+    from cronoq_sansio.spec import TaskSpec
+
+SMALL = 40
+"""Live tasks up to which every step of stale reports is looked at; of more, one of `SAMPLE`."""
+SAMPLE = 16
+FEW = 200
+"""Live tasks up to which a `glance` is worth it."""
+REBUILT_EVERY = 4
+
+
+def fault(what: str, details: object) -> Violation:
+    """Something does not hold."""
+    return Violation(Kind.SAFETY, what, str(details))
+
+
+def scan(world: "ServerWorld") -> None:
+    """Every node that serves; a second engine is made of the rows at one scan of `REBUILT_EVERY` only."""
+    world.scans += 1
+    for node in world.nodes:
+        node.service.check_invariants()
+        written(node)
+        counted(node)
+        taken(node)
+        held(node)
+        watched(node)
+        wakeups.check(node)
+        if at_rest(node):
+            idle(node)
+            if world.scans % REBUILT_EVERY == 0:
+                rebuilt.check(node)
+
+
+def glance(world: "ServerWorld") -> None:
+    """The scans that find what no record and no answer tells, where they cost little."""
+    for node in world.nodes:
+        if len(node.engine.tasks.live) <= FEW:
+            watched(node)
+            wakeups.check(node)
+            if at_rest(node):
+                idle(node)
+
+
+def stopped(node: "Node") -> None:
+    """A stop is said to be complete: nobody runs, waits or watches any more, everybody knows, and that is stored.
+
+    What time alone has brought since may be lost: whoever recovers comes to the same.
+    """
+    holders = node.holders
+    waiting = [ask for ask in node.asks if type(ask.request) in (m.Wait, m.Watch)]
+    knowing = all(desk.closing for desk in holders.desks.values())
+    states = node.world.store.rows.states
+    stored = [task_id for task_id in states if states[task_id].status == RUNNING]
+    lost = stored if node.epoch == node.world.store.epoch else []
+    if holders.held or node.view.running or waiting or not knowing or lost:
+        details = f"{holders.held}, {node.view.running} run, {waiting} wait, workers know: {knowing}, stored: {lost}"
+        raise fault("a stop is said to be complete that is not", details)
+
+
+def recovered(node: "Node", writes: list[Record]) -> None:
+    """A term has just begun: whatever the store has is alive, or was ended by this very recovery."""
+    written(node)
+    names = dict.fromkeys(node.world.store.rows.schedules)
+    for record in writes:
+        if type(record) is RecurringStored:
+            names[record.spec.name] = None
+        elif type(record) is RecurringDeleted:
+            names.pop(record.name, None)
+    _able(node)
+    alive = [view.spec.name for view in node.engine.list_recurring()]
+    if sorted(names) != alive:
+        raise fault("schedules after a recovery are not those that are stored", f"{alive}, stored: {sorted(names)}")
+
+
+def _able(node: "Node") -> None:
+    """What the configuration does not support any more has ended."""
+    view, capacity = node.view, {item.name: item.capacity for item in node.settings.resources}
+    for task_id, shadow in view.live.items():
+        units = all(1 <= units <= capacity.get(name, 0) for name, units in shadow.needs)
+        if shadow.spec.pool not in view.pools or not units:
+            raise fault("a task lives on that the configuration does not support", f"task {task_id}: {shadow.spec}")
+
+
+def at_rest(node: "Node") -> bool:
+    """Nothing is due, nothing is left to do, and nothing is held back."""
+    engine, due = node.engine, node.outbox.next_timeout()
+    busy = engine._more or engine._held or engine.dependencies.held or engine.dependencies.unsettled
+    return not busy and (due is None or due > node.now)
+
+
+def written(node: "Node") -> None:
+    """What was written is what is in memory."""
+    live, shadows = node.engine.tasks.live, node.view.live
+    if differ := sorted(live.keys() ^ shadows.keys()):
+        raise fault("live tasks are not those that were written", f"tasks {differ}")
+    settled = not (node.engine.dependencies.held or node.engine.dependencies.unsettled)
+    for task_id, task in live.items():
+        shadow = shadows[task_id]
+        if (task.status == RUNNING) != (shadow.status == RUNNING) or task.attempt != shadow.attempt:
+            raise fault("a task is not what was written of it", f"{task}, written: {shadow.status} {shadow.attempt}")
+        if task.max_attempts != shadow.max_attempts or task.first_started != shadow.first_started:
+            raise fault("a task is not what was written of it", f"{task}, {task.max_attempts}, {task.first_started}")
+        if settled:
+            _judged(task, shadow)
+    _keys(node)
+
+
+def _judged(task: "Task", shadow: Shadow) -> None:
+    """A task waits for others exactly while it must."""
+    if shadow.impossible:
+        raise fault("a task lives on that can never run", task)
+    if (task.status == BLOCKED) == shadow.may_run():
+        raise fault("a task waits for nobody, or does not wait", f"{task}, {shadow.edges}, {shadow.awaited}")
+
+
+def _keys(node: "Node") -> None:
+    """Keys are remembered as long as they have to be, and not longer."""
+    tasks, keys, now = node.engine.tasks, node.view.keys, node.now
+    for key, task_id in keys.live.items():
+        if tasks._keys.get(key) is not tasks.live[task_id]:
+            raise fault("a live task does not have its key", f"{key!r}: {tasks._keys.get(key)}, written: {task_id}")
+    node.view.now = max(node.view.now, now)
+    for key, entry in keys.finished.items():
+        if key in keys.live:
+            continue
+        known = tasks._keys.get(key)
+        found = known.task_id if isinstance(known, Retained) and known.expires > now else 0
+        if found != (entry[2] if keys.remembered(entry) else 0):
+            raise fault("a key is remembered too long, or not long enough", f"{key!r}: {found}, written: {entry}")
+
+
+def counted(node: "Node") -> None:
+    """Counters are what a recount of the writes says."""
+    view, snapshot = node.view, node.engine.snapshot(node.now)
+    wrong = [
+        f"{name}: {snapshot.totals[name]}, counted {count}"
+        for name, count in view.counts.items()
+        if snapshot.totals[name] != count
+    ]
+    told = (snapshot.live_tasks, snapshot.running, snapshot.pending)
+    counts = (len(view.live), view.running, len(view.live) - view.running)
+    if wrong or told != counts:
+        raise fault("counters are not what was written", f"{wrong} {told}, counted {counts}")
+    pending = {pool.name: [0, 0, 0, 0] for pool in snapshot.pools}
+    busy = dict.fromkeys(pending, 0)
+    for shadow in view.live.values():
+        spec = shadow.spec
+        if shadow.status == RUNNING:
+            busy[spec.pool] += 1
+        else:
+            pending[spec.pool][spec.priority] += 1
+    for pool in snapshot.pools:
+        if list(pool.pending_by_class) != pending[pool.name] or pool.busy != busy[pool.name]:
+            details = (
+                f"{pool.name}: {pool.pending_by_class} {pool.busy}, counted {pending[pool.name]} {busy[pool.name]}"
+            )
+            raise fault("counters of a pool are not what was written", details)
+
+
+def taken(node: "Node") -> None:
+    """As much of each resource is spare as the writes say; what is promised to a task is nobody's."""
+    for name, stock in node.engine.resources._stocks.items():
+        spare, left = copy(stock).spare(node.now) + stock.promised, node.view.units[name].spare(node.now)  # it stays
+        if spare != left:
+            raise fault("a resource has other units than were left", f"{name}: {spare}, counted {left}")
+
+
+def held(node: "Node") -> None:
+    """Workers have what the engine thinks that they have."""
+    engine = sorted(lease.id for lease in node.engine.leases.live.values() if lease.held)
+    told = sorted(node.holders.held)
+    if engine != told:
+        raise fault("workers do not have the leases that the engine thinks they have", f"{engine}, sent: {told}")
+
+
+def watched(node: "Node") -> None:
+    """Every watcher was told of every end that it watches for."""
+    if not node.settled():
+        return
+    ends, starts = node.view.ends, node.view.starts
+    watching, rows = node.holders.watching, node.world.store.rows.inserted
+    for ask, seen in watching.items():
+        if ask not in node.asks:
+            continue  # it is gone, and the term will hear of it
+        request: m.Watch = ask.request
+        for task_id in ends[seen[0] :]:
+            if ask.shown.get(task_id) != OVER and _wanted(request, task_id, rows[task_id].spec):
+                raise fault("a watcher was not told of an end", f"{request}: task {task_id} {rows[task_id].spec}")
+        for task_id in starts[seen[1] :] if request.all_transitions else ():
+            if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
+                raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
+    node.holders.watching = dict.fromkeys(watching, (len(ends), len(starts)))
+
+
+def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:
+    named = not (request.ids or request.keys) or task_id in request.ids or spec.key in request.keys
+    return named and (not request.pools or spec.pool in request.pools)
+
+
+def idle(node: "Node") -> None:
+    """No READY task waits for which there is a slot and everything that it needs."""
+    engine, view, now = node.engine, node.view, node.now
+    for task_id, task in engine.tasks.live.items():
+        if task.status != READY:
+            continue
+        shadow = view.live[task_id]
+        if any(view.units[name].spare(now) < units for name, units in shadow.needs):
+            continue
+        labels = set(shadow.spec.scheduling.labels) if shadow.spec.scheduling is not None else set()
+        for group in engine.pools[shadow.spec.pool].groups.by_labels.values():
+            if group.filled < group.capacity and labels <= set(group.labels):
+                raise fault("a task waits for what is there", f"{task}: {shadow.needs}, group {group.labels}")
+
+
+def digest(node: "Node") -> object:
+    """Of what a stale report must not change; None when something else may happen in the next step too."""
+    engine, due = node.engine, node.outbox.next_timeout()
+    if (due is not None and due <= node.now) or engine._more:
+        return None
+    if len(engine.tasks.live) > SMALL and engine.number % SAMPLE:
+        return ()
+    tasks = [(task.id, task.status, task.attempt, task.message) for task in engine.tasks.live.values()]
+    leases = [(lease.id, lease.held, lease.beat, lease.started, lease.group) for lease in engine.leases.live.values()]
+    slots = [(pool.groups.capacity, pool.groups.filled, pool.groups.held) for pool in engine.pools.values()]
+    return tasks, leases, slots
+
+
+def unmoved(node: "Node", step: Step[Any, Any], before: object) -> None:
+    """A step in which there were stale reports only has changed nothing."""
+    if step.writes or step.at_once:
+        raise fault("something follows from a stale report", f"{step.writes} {step.at_once}")
+    if before and digest(node) != before:
+        raise fault("a stale report changes the state", f"before: {before}")

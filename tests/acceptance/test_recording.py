@@ -10,7 +10,7 @@ import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
 from cronoq_sansio.limits import MIN_RECORDING_BYTES
-from cronoq_sansio.sim.recording.replay import RecordingReport, bounded_lines, replay_recording
+from cronoq_sansio.recording.replay import RecordingReport, bounded_lines, replay_recording
 from tests.acceptance.clients import LARGE, Client, Status, refused, retry
 from tests.acceptance.server import HANG, Server, run_cli
 from tests.acceptance.workers import serving

@@ -19,8 +19,8 @@ from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.sim.recording.replay import RecordingReport, replay_recording
-from cronoq_sansio.sim.recording.writer import RecordingWriter
+from cronoq_sansio.recording.replay import RecordingReport, replay_recording
+from cronoq_sansio.recording.writer import RecordingWriter
 from cronoq_sansio.wire import pb
 from tests.runtime.house import DurableStore, House
 from tests.runtime.test_server import break_on_key

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.sim.recorded import Term
+from tests.recording.recorded import Term
 
 
 @pytest.fixture

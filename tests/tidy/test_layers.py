@@ -4,12 +4,13 @@ import pytest
 
 from tests.tidy.tree import imports, module_of, name_of, python_files
 
-SHARED, ENGINE, SERVICE, WIRE, FACADE, SIM, RUNTIME = range(7)
+SHARED, ENGINE, SERVICE, WIRE, FACADE, RECORDING, SIM, RUNTIME = range(8)
 RINGS = {
     "cronoq_sansio.engine": ENGINE,
     "cronoq_sansio.outbox": ENGINE,
     "cronoq_sansio.service": SERVICE,
     "cronoq_sansio.wire": WIRE,
+    "cronoq_sansio.recording": RECORDING,
     "cronoq_sansio.sim": SIM,
     "cronoq": RUNTIME,
 }
@@ -19,6 +20,7 @@ THIRD_PARTIES = {
     SERVICE: (),
     WIRE: ("google.protobuf", "h2", "hpack", "hyperframe"),
     FACADE: (),
+    RECORDING: (),
     SIM: (),
 }
 #: Third parties of one module, and of no other in its ring.
@@ -51,6 +53,17 @@ def ring(module):
 
 
 FILES = python_files("src", with_generated=True)
+
+
+def test_no_program_needs_the_simulator():
+    wrong = [
+        f"{path}:{line}"
+        for path in FILES
+        if ring(module_of(path)) == RUNTIME
+        for line, module in imports(path)
+        if ring(module) == SIM
+    ]
+    assert not wrong
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)

@@ -4,7 +4,7 @@ A recording never costs the term anything but time. Whatever goes wrong with it 
 or slow, a line cannot be written) ends the recording with a line in the log and, if that still can be, in the file; the
 term goes on without it. What `handle` raises is recorded with the events that did it, and raised again.
 
-The form is that of `cronoq_sansio.sim.recording.format`, the files are those of `recording_files`.
+The form is that of `cronoq_sansio.recording.format`, the files are those of `recording_files`.
 """
 
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.outbox import Machine, Outbox
+from cronoq_sansio.recording.format import BOUND, CUT, ENDED, RAISED, STOPPED, Head, without_secrets
+from cronoq_sansio.recording.writer import RecordingWriter
 from cronoq_sansio.settings import Settings
-from cronoq_sansio.sim.recording.format import BOUND, CUT, ENDED, RAISED, STOPPED, Head, without_secrets
-from cronoq_sansio.sim.recording.writer import RecordingWriter
 
 log = get_logger("recording")
 

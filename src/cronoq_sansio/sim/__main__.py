@@ -26,13 +26,13 @@ from typing import IO, BinaryIO, NoReturn
 
 import cronoq_sansio
 from cronoq_sansio.limits import MAX_CONFIG_FILE, MAX_RECORDING_LINE
+from cronoq_sansio.recording.replay import UNUSABLE, bounded_lines, is_recording, replay_recording
 from cronoq_sansio.settings_walk import Problem
 from cronoq_sansio.sim import report, trace
 from cronoq_sansio.sim.arguments import PLANT, REPLAY, SCENARIO, Options, UsageError, help_text, parse
 from cronoq_sansio.sim.commands import Broken, Run, Runner, Tick, find_plants, replay_trace, run_seeds
 from cronoq_sansio.sim.plants import BEDS, PLANTS
 from cronoq_sansio.sim.progress import EVERY
-from cronoq_sansio.sim.recording.replay import UNUSABLE, bounded_lines, is_recording, replay_recording
 from cronoq_sansio.sim.scenario.load import load_scenario
 from cronoq_sansio.sim.scenario.run import run_scenario
 from cronoq_sansio.sim.seeds import Play, Played, played

@@ -4,12 +4,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from cronoq_sansio.recording.replay import RecordingReport
 from cronoq_sansio.sim.arguments import hung
 from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
 from cronoq_sansio.sim.plants.planting import Bed
 from cronoq_sansio.sim.progress import clock
-from cronoq_sansio.sim.recording.replay import RecordingReport
 from cronoq_sansio.sim.tally import JUDGED_SEEDS, JUDGED_STEPS, FoundPlant, Plants, Tally, Told
 
 WIDTH = 100

@@ -20,10 +20,10 @@ from cronoq_sansio.engine.events import (
     TaskSubmitted,
     TimerFired,
 )
+from cronoq_sansio.recording import state_fields
+from cronoq_sansio.recording.digests import Digested, digest_of
+from cronoq_sansio.recording.state_hash import state_hash
 from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.sim.recording import state_fields
-from cronoq_sansio.sim.recording.digests import Digested, digest_of
-from cronoq_sansio.sim.recording.state_hash import state_hash
 from cronoq_sansio.spec import Dependency, RecurringSpec, Scheduling, TaskSpec
 
 ROOT = Path(__file__).parents[2]
@@ -116,7 +116,7 @@ def test_length_and_digest_of_a_payload_are_all_that_counts() -> None:
 
 
 def test_it_is_the_same_in_another_process() -> None:
-    code = "from tests.sim.test_state_hash import busy, state_hash; print(state_hash(busy()))"
+    code = "from tests.recording.test_state_hash import busy, state_hash; print(state_hash(busy()))"
     environ = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PYTHONHASHSEED": "5"}
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=environ

@@ -24,8 +24,8 @@ from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.engine.task import Lease, Plan, Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.engine.waiting_room import WaitingRoom
-from cronoq_sansio.sim.recording.state_fields import PLAIN
-from cronoq_sansio.sim.recording.words import Words
+from cronoq_sansio.recording.state_fields import PLAIN
+from cronoq_sansio.recording.words import Words
 from cronoq_sansio.spec import RecurringSpec, RetryPolicy, TaskSpec
 
 if TYPE_CHECKING:

@@ -29,6 +29,10 @@ from cronoq_sansio.engine.records import (
     TaskLoaded,
 )
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.recording import replay as recording
+from cronoq_sansio.recording.format import BOUND, ENDED, RAISED, WRITES, References, Said, without_secrets
+from cronoq_sansio.recording.replay import bounded_lines, is_recording, replay_recording
+from cronoq_sansio.recording.state_hash import state_hash
 from cronoq_sansio.service.messages import (
     BatchReply,
     CallEnded,
@@ -58,12 +62,8 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring
 from cronoq_sansio.settings import AuthSettings, ServerSettings, StoreSettings, TlsSettings, TokenSettings
-from cronoq_sansio.sim.recording import replay as recording
-from cronoq_sansio.sim.recording.format import BOUND, ENDED, RAISED, WRITES, References, Said, without_secrets
-from cronoq_sansio.sim.recording.replay import bounded_lines, is_recording, replay_recording
-from cronoq_sansio.sim.recording.state_hash import state_hash
 from cronoq_sansio.spec import RecurringSpec, RetryOverride, Scheduling
-from tests.sim.recorded import FIRST, NOW, SETTINGS, SPEC, Term
+from tests.recording.recorded import FIRST, NOW, SETTINGS, SPEC, Term
 
 CANARY = b"the canary of the payload"
 
@@ -376,7 +376,7 @@ def test_other_ends_and_states_that_are_too_large(monkeypatch: pytest.MonkeyPatc
     for reason in (BOUND, ENDED):
         report = replay_recording(day(Term()).end(reason, "why"))
         assert report.exit_code == 0 and f"the recording ended: {reason}, why" in report.detail
-    monkeypatch.setattr("cronoq_sansio.sim.recording.format.MAX_HASHED", 2)
+    monkeypatch.setattr("cronoq_sansio.recording.format.MAX_HASHED", 2)
     term = Term()
     for _ in range(3):
         term.submit()

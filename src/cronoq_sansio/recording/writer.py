@@ -12,7 +12,7 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.limits import RECORDED_PORTION
-from cronoq_sansio.sim.recording.format import (
+from cronoq_sansio.recording.format import (
     FORMAT,
     VERSION,
     End,
@@ -22,7 +22,7 @@ from cronoq_sansio.sim.recording.format import (
     Said,
     too_large,
 )
-from cronoq_sansio.sim.recording.state_hash import state_hash
+from cronoq_sansio.recording.state_hash import state_hash
 
 _dumps = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 

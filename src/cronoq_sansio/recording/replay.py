@@ -19,8 +19,7 @@ from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.limits import MAX_RECORDING_LINE
 from cronoq_sansio.outbox import Outbox
-from cronoq_sansio.service.service import Service
-from cronoq_sansio.sim.recording.format import (
+from cronoq_sansio.recording.format import (
     FORMAT,
     RAISED,
     REASONS,
@@ -32,8 +31,9 @@ from cronoq_sansio.sim.recording.format import (
     Said,
     too_large,
 )
-from cronoq_sansio.sim.recording.state_hash import state_hash
-from cronoq_sansio.sim.recording.words import Malformed, fields_of, shown
+from cronoq_sansio.recording.state_hash import state_hash
+from cronoq_sansio.recording.words import Malformed, fields_of, shown
+from cronoq_sansio.service.service import Service
 from cronoq_sansio.values import value
 
 #: How a replay ends, and the exit code for it.

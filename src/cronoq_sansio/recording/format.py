@@ -37,6 +37,7 @@ from cronoq_sansio.engine.records import (
 )
 from cronoq_sansio.limits import MAX_HASHED
 from cronoq_sansio.outbox import StepsDurable
+from cronoq_sansio.recording.words import Words
 from cronoq_sansio.service.messages import (
     BatchReply,
     Call,
@@ -60,7 +61,6 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.service.messages_recurring import LogDrop, RecurringListReply
 from cronoq_sansio.settings import AuthSettings, ServerSettings, Settings, StoreSettings
-from cronoq_sansio.sim.recording.words import Words
 from cronoq_sansio.values import value
 
 FORMAT = "cronoq-recording"

@@ -9,6 +9,8 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.outbox import Outbox, StepsDurable
+from cronoq_sansio.recording.format import STOPPED, Head, without_secrets
+from cronoq_sansio.recording.writer import RecordingWriter
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.service.messages import (
     Call,
@@ -26,8 +28,6 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
-from cronoq_sansio.sim.recording.format import STOPPED, Head, without_secrets
-from cronoq_sansio.sim.recording.writer import RecordingWriter
 from cronoq_sansio.spec import TaskSpec
 
 NOW = 1_800_000_000 * SECOND

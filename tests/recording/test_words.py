@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from cronoq_sansio.engine.records import LoadedRecord, TaskInserted
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.recording.digests import Digested, digest_of
+from cronoq_sansio.recording.format import End, Head, Recorded, References
+from cronoq_sansio.recording.words import Malformed, Words
 from cronoq_sansio.service.access import ANYONE, Principal
 from cronoq_sansio.service.messages import Call, CallReceived, Complete, Submit, WorkerSent, WorkerStream
 from cronoq_sansio.settings import ResourceSettings, Settings
-from cronoq_sansio.sim.recording.digests import Digested, digest_of
-from cronoq_sansio.sim.recording.format import End, Head, Recorded, References
-from cronoq_sansio.sim.recording.words import Malformed, Words
 from cronoq_sansio.spec import RetryPolicy, TaskSpec
 
 SPEC = TaskSpec(b"payload", "", "", "default", 2, "", None, None, (), 40)

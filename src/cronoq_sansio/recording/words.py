@@ -17,8 +17,8 @@ from math import inf, isfinite, nan
 from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from cronoq_sansio.recording.digests import DIGEST_DIGITS, Digested, digest_of
 from cronoq_sansio.service.access import Principal
-from cronoq_sansio.sim.recording.digests import DIGEST_DIGITS, Digested, digest_of
 
 Encode = Callable[[Any], Any]
 Decode = Callable[[Any], Any]

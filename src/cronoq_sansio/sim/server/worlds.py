@@ -15,7 +15,7 @@ from cronoq_sansio.values import value
 
 HUGE = 10_000
 """Tasks of the largest herd."""
-HUGE_EVERY = 64
+HUGE_EVERY = 256
 """One world of so many is made for it."""
 BUSY_SHARE = 0.5
 """Worlds of so many are busy ones."""

@@ -23,7 +23,8 @@ SEEDS = {
     78: "the backoff of an attempt that was lost at a restart",
     356: "a report and the end of its worker in one read",
     601: "a moment never ended while everything healed",
-    2040: "a fire of a schedule, an uncommitted state and a take-over",
+    2_040: "a fire of a schedule, an uncommitted state and a take-over",
+    20_169: "a schedule of the file had no room when its term began, and has now",
 }
 """What was wrong, in the world, its checks, or the code under test."""
 

@@ -32,7 +32,7 @@ def check(node: "Node") -> None:
     wrong = [
         *_differ("live tasks", _live(mine), _live(other)),
         *_differ("dependencies", _edges(mine), _edges(other)),
-        *_differ("schedules", _schedules(mine), _schedules(other)),
+        *_differ("schedules", _schedules(mine, node), _schedules(other, node)),
         *_differ("keys of finished tasks", _retained(mine, since), _retained(other, since)),
     ]
     if wrong:
@@ -98,12 +98,13 @@ def _edges(engine: Engine) -> dict[str, object]:
     return {f"task {task.id}": sorted(map(str, engine.dependencies.refs_of(task.id))) for task in waiting}
 
 
-def _schedules(engine: Engine) -> dict[str, object]:
-    """Without those of the file: whether there was room for one when a term began is not the same at any time."""
+def _schedules(engine: Engine, node: "Node") -> dict[str, object]:
+    """Without those that the file names: whether there was room for one when a term began is not so at any time."""
+    named = [spec.name for spec in node.settings.recurring]
     return {
         view.spec.name: (_never_skipped(view.spec), view.next, view.last_task)
         for view in engine.list_recurring()
-        if not view.spec.configured
+        if view.spec.name not in named
     }
 
 

@@ -12,7 +12,7 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import TaskFinished
 from cronoq_sansio.engine.stocks import Semaphore
-from cronoq_sansio.limits import MAX_LANE_GARBAGE
+from cronoq_sansio.limits import MAX_LANE_GARBAGE, MAX_UNITS
 from cronoq_sansio.service.messages_recurring import RemoveRecurring
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.sim.failure import Kind, Violation
@@ -47,7 +47,7 @@ EVERYTHING = 4
 REFILL = 10 * SECOND
 """In which the slowest bucket is full again."""
 SWEEPS = 20
-"""Events after which every key that is over must be forgotten."""
+"""Events after which every key that is over must be forgotten, and one more for as many as one step forgets."""
 
 
 def fresh_term(world: "ServerWorld") -> Node:
@@ -65,7 +65,7 @@ def check(world: "ServerWorld", node: Node) -> "Baseline":
     newest = max((state.finished for state in states if isinstance(state, TaskFinished)), default=0)
     ahead = max(newest - node.engine.wall(), 0)  # the wall clock was set back since
     world.advance(ahead + max(node.settings.limits.key_retention, REFILL) + 1)
-    for _ in range(SWEEPS):
+    for _ in range(SWEEPS + node.engine.tasks.retained() // MAX_UNITS):
         world.callers.ask(node, "remove schedule", RemoveRecurring("nobody"))
         node.flush()
         if not node.engine.tasks.retained():

@@ -34,9 +34,9 @@ def urgency_has_another_horizon(patch: Patch) -> None:
 
 
 @plant
-def overdue_tasks_rise_faster(patch: Patch) -> None:
-    """A task that is past its deadline overtakes more than it may."""
-    patch.setattr(dispatch, "OVERDUE", 1_000)
+def overdue_tasks_fall_behind(patch: Patch) -> None:
+    """A task that is past its deadline loses what it should gain."""
+    patch.setattr(dispatch, "OVERDUE", -dispatch.OVERDUE)
 
 
 @plant

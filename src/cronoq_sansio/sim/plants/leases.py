@@ -294,22 +294,6 @@ def a_rebuilt_heap_is_in_no_order(patch: Patch) -> None:
     patch.setattr(TimerHeap, "cancel", cancel)
 
 
-@plant
-def what_one_step_leaves_over_is_forgotten(patch: Patch) -> None:
-    """When a step has run out of units nobody is told that there is more to do."""
-
-    def make(before: Any) -> Any:
-        def next_timeout(self: Any) -> Any:
-            known, self._more = self._more, False
-            due = before(self)
-            self._more = known
-            return due
-
-        return next_timeout
-
-    patch.wrap(Engine, "next_timeout", make)
-
-
 def _without_abort(before: Any) -> Any:
     def handler(of: Any, event: Any) -> None:
         known = list(of.step.at_once)

@@ -121,6 +121,8 @@ class Holders:
         self.grace: int | None = None
         """When a stop takes the leases back that are left."""
         self._stopping = self._pressed = False
+        self.wanted: Hold | None = None
+        """What this step refuses although another worker can have it."""
         self._sent: dict[int, tuple[int, int]] = {}
         """Of each task: the last attempt that was sent, and its lease."""
         self._reports: dict[type, Callable[[m.WorkerStream, Any], bool]] = {
@@ -149,6 +151,7 @@ class Holders:
         frozen = self._stopping or self._pressed
         stale = True
         self.alone = len(events) == 1
+        self.wanted = None
         self.fired = type(events[-1]) is TimerFired if events else False
         if self._reported:
             self._reported = {}
@@ -202,6 +205,39 @@ class Holders:
                 raise fault("something else follows from the report of a worker", f"{hold}: {report}, its end: {end}")
         self.over = []
 
+    def passed_on(self) -> None:
+        """The step is made: a lease was refused that another worker can have."""
+        refused = self.wanted
+        shadow = None if refused is None else self._view.live.get(refused.task)
+        if shadow is None or shadow.status != RUNNING:
+            raise fault("a refused lease fails although another worker has a free slot", refused)
+
+    def _somebody_can(self, hold: Hold) -> bool:
+        """Another worker has a free slot for a refused lease, as far as that is sure.
+
+        Leases that are on their way fill slots, and fixed starts hold some.
+        """
+        live = self._view.live
+        shadow = live.get(hold.task)
+        if shadow is None:
+            return False
+        spec = shadow.spec
+        required = set(spec.scheduling.labels) if spec.scheduling is not None else set()
+        free = any(
+            desk.pool == spec.pool
+            and not desk.closing
+            and len(desk.held) < desk.slots
+            and stream not in hold.refused
+            and required <= set(desk.labels)
+            for stream, desk in self.desks.items()
+        )
+        return free and not any(
+            other.spec.pool == spec.pool
+            and (other.start is not None or (other.status == RUNNING and other.sent != other.attempt))
+            for other in live.values()
+            if other is not shadow
+        )
+
     def outlived(self) -> None:
         """Timers have fired: no lease is left whose time is up."""
         if self.parked or not self._node.serving or len(self.held) > MAX_FIRED:
@@ -218,6 +254,8 @@ class Holders:
         self._drop(hold)
         hold.refused[stream] = None
         hold.stream = None
+        if self.alone and self._somebody_can(hold):
+            self.wanted = hold
         self._passing[hold.lease] = hold
         shadow = self._view.live.get(hold.task)
         if shadow is not None:

@@ -139,6 +139,8 @@ class Node:
         self.engine.check_invariants(step)
         if self.holders.over:
             self.holders.followed()
+        if self.holders.wanted is not None:
+            self.holders.passed_on()
         if step.at_once:
             self._perform(step.at_once)
         if self.holders.fired:

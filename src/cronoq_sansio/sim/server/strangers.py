@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import MESSAGE_HEADROOM
@@ -70,6 +70,8 @@ class Strangers:
             return
         if lost is None:
             leases = [lease for other in worker.node.workers if other is not worker for lease in other.leases]
+            session: Any = worker.stream.session
+            leases += [] if session is None else session.unsent  # on their way to it, and not its own before that
             if not leases:
                 return
             lease, kind = self._pick(leases), "lease of another worker"

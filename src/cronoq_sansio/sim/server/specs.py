@@ -32,7 +32,6 @@ TIMEOUTS = (None, None, None, 3 * SECOND)
 CONDITIONS = tuple(Condition)
 POLICIES = tuple(int(policy) for policy in MissPolicy)
 TIMES = tuple(seconds * SECOND for seconds in (-20, -1, 0, 1, 2, 3, 5, 8, 15))
-SOON = (0, 1, SECOND, 2 * SECOND, 4 * SECOND, 9 * SECOND)
 NEEDS = ("api", "db", "disk", "mail")
 TENANTS = ("", "red", "white", "blue")
 #: What is drawn together, because one pick is cheaper than several.

@@ -24,7 +24,7 @@ class Found:
     needed: int
     """Seeds until it was found; 0 = never."""
     took: float = 0.0
-    """Seconds for the seed that failed."""
+    """Seconds of CPU time for the seed that failed."""
     kind: str = ""
     """A `Kind`, or HANG for a seed that does not end."""
     what: str = ""
@@ -70,6 +70,18 @@ class Ledger:
             self.cap, self.machine = document["cap"], document["machine"]
             for name, series in document["plants"].items():
                 self.plants[name] = Entry([Found(*found) for found in series])
+
+    def forget(self, cap: int) -> None:
+        """Begin anew."""
+        self.cap, self.machine, self.plants = cap, {}, {}
+
+    def begin(self, cap: int, code: str) -> str:
+        """Why these series cannot stand beside those that are there; empty when they can."""
+        found = self.machine.get("code", code)
+        if self.plants and (self.cap, found) != (cap, code):
+            return f"the ledger is of cap {self.cap} and code {found}, not {cap} and {code}; --anew begins another one"
+        self.cap = cap
+        return ""
 
     def missing(self, names: Sequence[str], count: int) -> list[tuple[str, int]]:
         """Plant and number of each series that was not played yet."""

@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
 from types import FrameType
 
+import cronoq_sansio
 from cronoq_sansio.sim import run_seed
 from cronoq_sansio.sim.run import STEPS
 from harness.machine import processor
 from harness.plant_ledger import APART, Found, Ledger
 
 LONGEST = 60
-"""Seconds after which a seed hangs."""
+"""Seconds of CPU time after which a seed hangs: other load on the machine must not make one look like that."""
 
 
 class _Hang(BaseException):
@@ -32,30 +35,39 @@ def _patience(seconds: int) -> Iterator[None]:
     def hang(_signal: int, _frame: FrameType | None) -> None:
         raise _Hang
 
-    before = signal.signal(signal.SIGALRM, hang)
-    signal.alarm(seconds)
+    before = signal.signal(signal.SIGVTALRM, hang)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
     try:
         yield
     finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
 
 
 def search(plant: str, series: int, cap: int, steps: int = STEPS) -> Found:
     """Try the seeds of one series until the bug is found."""
     for count in range(1, cap + 1):
         seed = series * APART + count - 1
-        begun = time.perf_counter()
+        begun = time.process_time()
         try:
             with _patience(LONGEST):
                 outcome = run_seed(seed, plant=plant, steps=steps)
         except _Hang:
             return Found(series, count, LONGEST, "HANG", "a seed does not end")
-        took = time.perf_counter() - begun
+        took = time.process_time() - begun
         failure = outcome.failure
         if failure is not None and run_seed(seed, steps=steps).failure is None:
             return Found(series, count, round(took, 3), failure.kind.name, failure.what)
     return Found(series, 0)
+
+
+def code() -> str:
+    """A digest of everything that a seed runs."""
+    root = Path(cronoq_sansio.__file__).parent
+    whole = sha256()
+    for path in sorted(root.rglob("*.py")):
+        whole.update(f"{path.relative_to(root).as_posix()}\n".encode() + path.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def measure(
@@ -69,6 +81,7 @@ def measure(
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "processor": processor(),
         "processors": os.cpu_count() or 0,
+        "code": code(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
     }
     missing = ledger.missing(names, count)

@@ -39,6 +39,18 @@ def test_measuring_goes_on_where_it_was(tmp_path, monkeypatch):
     assert again.missing(["a", "b"], 2) == [("a", 0), ("a", 1)]
 
 
+def test_a_ledger_is_of_one_state_of_the_code(tmp_path):
+    ledger = Ledger(tmp_path / "plants.json", 5)
+    assert ledger.begin(5, "x") == ""
+    ledger.add("a", Found(0, 1))
+    ledger.save(["a"], {"code": "x"})
+    again = Ledger(tmp_path / "plants.json", 0)
+    assert again.begin(5, "x") == ""
+    assert "code x, not 5 and y" in again.begin(5, "y") and "cap 5" in again.begin(6, "x")
+    again.forget(6)
+    assert again.begin(6, "y") == "" and not again.plants and again.cap == 6
+
+
 def test_a_search_finds_what_is_found_easily():
     found = plants.search("dispatches-are-not-stored", 2, 3)
     assert 1 <= found.needed <= 3 and found.kind and found.what

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from cronoq_sansio.sim.plants import (
     calls,
     engine,
+    holes,
     leases,
     outbox,
     recovery,
@@ -29,13 +30,16 @@ BEDS = {
 
 PLANTS: dict[str, Plant] = {plant.name: plant for bed in BEDS.values() for plant in bed.plants}
 
+HOLES: dict[str, Plant] = {plant.name: plant for plant in holes.BED.plants}
+"""Those that are not found."""
+
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """The bug is there while this lasts. Raises `KeyError` for an unknown name."""
     patch = Patch()
     try:
-        PLANTS[name].apply(patch)
+        (PLANTS.get(name) or HOLES[name]).apply(patch)
         yield
     finally:
         patch.undo()

@@ -23,6 +23,7 @@ SEEDS = {
     78: "the backoff of an attempt that was lost at a restart",
     356: "a report and the end of its worker in one read",
     601: "a moment never ended while everything healed",
+    640: "a key that was awaited came while cascades were held, and its time passed",
     2_040: "a fire of a schedule, an uncommitted state and a take-over",
     20_169: "a schedule of the file had no room when its term began, and has now",
 }

@@ -65,13 +65,14 @@ def _tasks(node: "Node") -> Iterator[tuple[int, str, object]]:
     """Backoffs, fixed starts, waits for keys, and the next fires of schedules."""
     engine, view = node.engine, node.view
     offset = node.world.wall_shift - node.skew
+    unsaid = engine.dependencies.held and engine.dependencies.unsettled  # a key may be there, and not in the rows yet
     for task_id, task in engine.tasks.live.items():
         shadow = view.live[task_id]
         if task.status == RETRYING:
             yield shadow.latest, "a retry", task
         elif task.status == SCHEDULED and shadow.start is not None:
             yield shadow.start - offset, "a fixed start", task
-        elif task.status == BLOCKED and shadow.awaited:
+        elif task.status == BLOCKED and shadow.awaited and not unsaid:
             yield shadow.latest, "a wait for a key", task
     if not engine._held:
         for schedule in engine.list_recurring():

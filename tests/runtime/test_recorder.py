@@ -302,6 +302,30 @@ def test_a_file_that_cannot_be_made_is_refused(
         Recordings(name, MIB)
 
 
+@pytest.mark.parametrize(
+    "name", ["q.db", "q.db-wal", "q.db-shm", "q.db-journal", "q.db.leader", "link/q.db-wal", "q.db.2"]
+)
+def test_files_of_the_store_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """SQLite would take a recording for its log, and lose what it was told."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(StartError, match=r"the store q\.db may have a file of that name"):
+        Recordings(name, MIB, "q.db")
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
+def test_a_later_file_is_none_of_the_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    recordings = Recordings("rec", MIB, "rec.2")
+    paths = []
+    for _ in range(2):
+        file = recordings.next()
+        assert file is not None
+        paths.append(file.path)
+        file.close()
+    assert paths == ["rec", "rec.3"]
+
+
 def test_much_is_written_in_portions(tmp_path: Path) -> None:
     recordings = Recordings(str(tmp_path / "rec"), MIB)
     file = recordings.next()

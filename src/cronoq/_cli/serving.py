@@ -55,7 +55,7 @@ def serve(
         return run(loaded.settings, config_source=loaded.source)
     from cronoq._runtime.recording_files import Recordings
 
-    recordings = Recordings(record, limit)
+    recordings = Recordings(record, limit, loaded.settings.store.path)
     try:
         return run(loaded.settings, config_source=loaded.source, recordings=recordings)
     finally:

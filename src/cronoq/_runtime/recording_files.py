@@ -92,14 +92,23 @@ class RecordingFile:
 class Recordings:
     """The files of one process, under one name."""
 
-    def __init__(self, path: str, limit: int) -> None:
-        """Make the first file; `limit`: bytes of each. Raises `StartError` when it cannot be made."""
+    def __init__(self, path: str, limit: int, store: str = "") -> None:
+        """Make the first file; `limit`: bytes of each. Raises `StartError` when it cannot be made.
+
+        `store`: path of the store's file, if it has one. SQLite makes files beside it when it is opened, and would take
+        one that is there already for its own.
+        """
         self.limit = limit
         self._path = path
         self._number = 1
+        self._store = os.path.realpath(store) if store else ""
         if os.path.exists(path) and not os.path.isfile(path):
             raise StartError(f"--record {path}: it is there and is no file; name a file that is to be made")
         try:
+            if self._is_of_store(path):
+                raise StartError(
+                    f"--record {path}: the store {store} may have a file of that name; name one that begins otherwise"
+                )
             self._ready: RecordingFile | None = self._make()
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
@@ -136,11 +145,27 @@ class Recordings:
         while self._number <= limits.MAX_RECORDING_FILES:
             path = self._path if self._number == 1 else f"{root}.{self._number}{suffix}"
             self._number += 1
+            if self._is_of_store(path):
+                continue
             try:
                 return RecordingFile(path, os.open(path, flags, FILE_MODE))
             except FileExistsError:
                 continue
         return None
+
+    def _is_of_store(self, path: str) -> bool:
+        """The store's file, or one that may be beside it: `-wal`, `-shm`, `-journal`, `.leader`, or a copy."""
+        if not self._store:
+            return False
+        folder, name = os.path.split(os.path.abspath(path))
+        real = os.path.join(os.path.realpath(folder), name)
+        return any(
+            found == self._store or found.startswith((f"{self._store}-", f"{self._store}."))
+            for found in (
+                real,
+                os.path.realpath(path),
+            )
+        )
 
     def _all_taken(self) -> str:
         return f"there are {limits.MAX_RECORDING_FILES} files of that name already; remove some, or name another"

@@ -7,7 +7,7 @@ from typing import Any
 
 from cronoq_sansio.engine import dispatch
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.service import calls
+from cronoq_sansio.service import calls, listing
 from cronoq_sansio.service.messages import Complete
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.sim.plants.planting import Bed, Patch
@@ -58,3 +58,9 @@ def failures_without_words_are_successes(patch: Patch) -> None:
         return fail
 
     patch.wrap(Workers, "_fail", make)
+
+
+@plant
+def the_store_is_asked_for_a_page_too_early(patch: Patch) -> None:
+    """The store is asked for a page of a listing before it has what was written, and leaves out what has just ended."""
+    patch.wrap(listing, "ReadStore", lambda before: lambda query, _after: before(query, 0))

@@ -7,7 +7,7 @@ from typing import Any
 from cronoq_sansio.engine import admission, engine, lifecycle
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.outbox import Outbox, StepsDurable
-from cronoq_sansio.service import calls, listing, waits, workers
+from cronoq_sansio.service import calls, waits, workers
 from cronoq_sansio.service.calls import Calls
 from cronoq_sansio.service.listing import Listings
 from cronoq_sansio.service.results import Results
@@ -241,12 +241,6 @@ def moves_are_told_too_early(patch: Patch) -> None:
 def listings_show_too_early(patch: Patch) -> None:
     """A listing shows live tasks that are not stored yet."""
     patch.wrap(Listings, "_live", lambda before: lambda self, request, limit: _now(before(self, request, limit)))
-
-
-@plant
-def the_store_is_asked_for_a_page_too_early(patch: Patch) -> None:
-    """The store is asked for a page of a listing before it has what was written."""
-    patch.wrap(listing, "ReadStore", lambda before: lambda query, _after: before(query, 0))
 
 
 @plant

@@ -10,11 +10,12 @@ import pytest
 
 from cronoq._cli.failures import explain
 from cronoq._cli.main import commands, main
-from cronoq._cli.printing import Table, age, escape, moment, pairs, span
+from cronoq._cli.printing import Table, age, moment, pairs, span
 from cronoq._cli.sample import sample
 from cronoq.config import load
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.inert import escape
 from cronoq_sansio.settings_keys import Kind
 from cronoq_sansio.settings_table import INNER_TABLES, TABLES
 

@@ -2,6 +2,8 @@
 
 import pytest
 
+from cronoq_sansio.sim import trace
+from cronoq_sansio.sim.failure import Kind, Trace
 from tests.recording.recorded import Term
 
 
@@ -86,3 +88,16 @@ def test_what_is_wrong_with_a_scenario(sim, scenario):
     assert sim("--scenario", "below/work.toml").err.startswith("Error: below/pools.toml cannot be read: No such file")
     (scenario / "work.toml").write_text("x" * (2 << 20))
     assert "is longer than 1,048,576 bytes" in sim("--scenario", "below/work.toml").err
+    (scenario / "work.toml").write_text("\ufeff" + SCENARIO)
+    assert "begins with a byte order mark" in sim("--scenario", "below/work.toml").err
+    (scenario / "work.toml").write_text(SCENARIO.replace("pools.toml", "a\\u0000b"))
+    done = sim("--scenario", "below/work.toml")
+    assert done.code == 2 and r"a\u{0}b cannot be read: no file has a NUL in its name" in done.err
+
+
+def test_what_a_file_says_does_nothing_to_a_terminal(sim):
+    written = trace.Written(Trace("server", 0, {}, []), "", Kind.SAFETY, "\x1b]0;x\x07evil\ud800", 0)
+    text = trace.encode(written).replace("\ud800", r"\ud800")
+    (sim.folder / "odd.json").write_text(text)
+    done = sim("--replay", "odd.json")
+    assert "\x1b" not in done.out and r"\u{1b}]0;x\u{7}evil\u{d800}" in done.out

@@ -170,6 +170,41 @@ def test_a_reader_that_goes_away(tmp_path):
     process.stderr.close()
 
 
+@pytest.mark.parametrize(
+    ("arguments", "redirect", "words", "code"),
+    [
+        (("--seed", "0", "--steps", "10"), ">/dev/full", "the report cannot be written: No space left", 1),
+        (("--help",), ">/dev/full", "the report cannot be written: No space left", 1),
+        (("--seed", "0", "--steps", "10"), ">&-", "the report cannot be written: stdout is closed", 1),
+        (("--seed", "0", "--steps", "600", "--no-shrink", "--quiet", "--plant", "no-such"), "2>&-", "", 2),
+    ],
+)
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
+def test_a_report_that_cannot_be_written(tmp_path, arguments, redirect, words, code):
+    done = subprocess.run(
+        ["/bin/sh", "-c", f'"$@" {redirect}', "sh", sys.executable, "-m", "cronoq_sansio.sim", *arguments],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+        capture_output=True,
+        text=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == code and words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_an_old_locale_loses_nothing_but_the_looks_of_a_character(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-m", "cronoq_sansio.sim", "--seed", "0", "--steps", "50"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src"), "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        timeout=BOUND,
+        check=False,
+    )
+    assert done.returncode == 0 and rb"\xb5s of a core" in done.stdout
+
+
 ARGUMENTS = ("--seeds", "4", "--steps", "150", "--jobs", "1", "--json", "--quiet", "--no-shrink")
 
 

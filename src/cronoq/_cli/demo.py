@@ -208,8 +208,9 @@ class _LiveTable:
         from rich.table import Table
         from rich.text import Text
 
-        from cronoq._cli.printing import escape, span, status_style
+        from cronoq._cli.printing import span, status_style
         from cronoq_sansio.clock import SECOND
+        from cronoq_sansio.inert import escape
 
         table = Table("ID", "KEY", "STATUS", "ATTEMPT", "SINCE SUBMIT", "MESSAGE", title=self._title, box=None)
         for event in self._tasks.values():

@@ -178,7 +178,7 @@ def _usage(error: CycloptsError) -> str:
 
 
 def _fail(text: str, code: int) -> int:
-    from cronoq._cli.printing import escape
+    from cronoq_sansio.inert import escape
 
     for line in text.splitlines() or [""]:
         print(f"Error: {escape(line)}", file=sys.stderr)

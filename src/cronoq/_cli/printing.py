@@ -11,9 +11,8 @@ from datetime import datetime, timedelta, timezone
 from typing import Any, TextIO
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.inert import escape
 
-_BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
-_BREAKS = frozenset("\u2028\u2029")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of 3.11 is the same
 _STEPS = ((86_400, "d"), (3_600, "h"), (60, "m"), (1, "s"))
 
@@ -29,18 +28,6 @@ _STYLES = {
     "cancelled": "magenta",
     "skipped": "magenta",
 }
-
-
-def escape(text: str, keep: str = "") -> str:
-    r"""Control characters, those that turn the direction of writing, and lone surrogates as `\u{…}`; not `keep`."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(f"\\u{{{ord(c):x}}}" if _is_active(c) and c not in keep else c for c in text)
-
-
-def _is_active(character: str) -> bool:
-    code = ord(character)
-    return code < 0x20 or 0x7F <= code < 0xA0 or 0xD800 <= code < 0xE000 or character in _BIDI or character in _BREAKS
 
 
 def moment(nanoseconds: int | None) -> str:

@@ -110,7 +110,8 @@ def get(task: str, /, *, key: Flag = False, json: Json = False, endpoint: Endpoi
                 raise timed_out(endpoint, error) from error
 
     info = run(work)
-    from cronoq._cli.printing import document, escape, moment, warn_shards
+    from cronoq._cli.printing import document, moment, warn_shards
+    from cronoq_sansio.inert import escape
 
     if json:
         from cronoq._cli.documents import info_document
@@ -267,7 +268,8 @@ async def _wait_shown(client: "Client", reference: int | str, limit: float | Non
 
 def _ended(result: "Result", json: bool) -> int:
     """Print the output, or why there is none; the exit code."""
-    from cronoq._cli.printing import escape, is_terminal, note, warn_shards
+    from cronoq._cli.printing import is_terminal, note, warn_shards
+    from cronoq_sansio.inert import escape
 
     warn_shards(result.unavailable_shards)
     if not result.ok:

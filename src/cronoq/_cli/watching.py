@@ -74,7 +74,8 @@ def json_line(event: "Event") -> str:
 
 def text_line(event: "Event") -> str:
     """Time, status, id and what else is known."""
-    from cronoq._cli.printing import escape, is_terminal, moment, status_style
+    from cronoq._cli.printing import is_terminal, moment, status_style
+    from cronoq_sansio.inert import escape
 
     status = f"{event.status:<13}"
     if is_terminal(sys.stdout) and (style := status_style(event.status)):

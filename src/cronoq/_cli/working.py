@@ -147,7 +147,7 @@ class _Formatter(logging.Formatter):
     converter = staticmethod(time.gmtime)
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        from cronoq._cli.printing import escape
+        from cronoq_sansio.inert import escape
 
         return escape(spoken(super().formatMessage(record)))
 

@@ -6,6 +6,7 @@ processes, clocks, files and the terminal.
 
 import contextlib
 import hashlib
+import io
 import os
 import pickle
 import selectors
@@ -25,6 +26,7 @@ from pathlib import Path
 from typing import IO, BinaryIO, NoReturn
 
 import cronoq_sansio
+from cronoq_sansio.inert import escape
 from cronoq_sansio.limits import MAX_CONFIG_FILE, MAX_RECORDING_LINE
 from cronoq_sansio.recording.replay import UNUSABLE, bounded_lines, is_recording, replay_recording
 from cronoq_sansio.settings_walk import Problem
@@ -36,7 +38,7 @@ from cronoq_sansio.sim.progress import EVERY
 from cronoq_sansio.sim.scenario.load import load_scenario
 from cronoq_sansio.sim.scenario.run import run_scenario
 from cronoq_sansio.sim.seeds import Play, Played, played
-from cronoq_sansio.sim.tally import CLOSED_PIPE, DONE, INTERRUPTED, USAGE
+from cronoq_sansio.sim.tally import BROKEN, CLOSED_PIPE, DONE, INTERRUPTED, USAGE
 
 PACKAGE = Path(cronoq_sansio.__file__).parent
 DEPTH = 2
@@ -45,6 +47,13 @@ AHEAD = 64
 """Seeds per process that may be done before the slowest one, whose results wait for it."""
 REDRAWN = 0.1
 """Seconds between two drawings of the progress."""
+
+
+class Unwritable(Exception):
+    """The report cannot be written; the text says why."""
+
+    code: int = BROKEN
+
 
 PlaySeed = Callable[[Play], Played]
 
@@ -249,9 +258,10 @@ def columns() -> int:
 
 
 def complain(text: str) -> None:
-    """Sentences on stderr, one a line."""
-    sys.stderr.write("".join(f"Error: {line}\n" for line in text.split("\n")))
-    sys.stderr.flush()
+    """Sentences on stderr, one a line; nothing where stderr is closed or full."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write("".join(f"Error: {escape(line)}\n" for line in text.split("\n")))
+        sys.stderr.flush()
 
 
 # --- files
@@ -268,6 +278,8 @@ def code_digest() -> str:
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[BinaryIO]:
     """A file that the command line names. Raises `UsageError`, for what goes wrong while it is read too."""
+    if "\0" in path:
+        raise UsageError(f"{path} cannot be read: no file has a NUL in its name")
     try:
         with Path(path).open("rb") as file:
             yield file
@@ -288,7 +300,10 @@ def text_of(path: str, data: bytes, most: int) -> str:
 def read_toml(path: str) -> str:
     """A configuration or a scenario. Raises `UsageError`."""
     with opened(path) as file:
-        return text_of(path, file.read(MAX_CONFIG_FILE + 1), MAX_CONFIG_FILE)
+        text = text_of(path, file.read(MAX_CONFIG_FILE + 1), MAX_CONFIG_FILE)
+    if text.startswith("\ufeff"):
+        raise UsageError(f"{path} begins with a byte order mark; save it as UTF-8 without one")
+    return text
 
 
 class System:
@@ -408,9 +423,17 @@ def refuse(path: str, problems: Iterable[Problem]) -> NoReturn:
 
 
 def say(text: str) -> None:
-    """The report, on stdout. Raises `BrokenPipeError`."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    """The report, on stdout, harmless to terminals. Raises `BrokenPipeError`, and `Unwritable` for other trouble."""
+    out = sys.stdout
+    try:
+        if isinstance(out, io.TextIOWrapper):
+            out.reconfigure(errors="backslashreplace")  # an old locale has no µ
+        out.write(escape(text, keep="\n"))
+        out.flush()
+    except BrokenPipeError:
+        raise
+    except (OSError, ValueError, AttributeError) as error:  # full, closed, or closed before the start
+        raise Unwritable(getattr(error, "strerror", None) or "stdout is closed") from None
 
 
 def version() -> str:
@@ -440,7 +463,11 @@ def command(arguments: Sequence[str], play: PlaySeed | None) -> int:
         code, text = done(Run(options, system, PLANTS, system.clock()), system)
     finally:
         system.shown.clear()
-    say(text)
+    try:
+        say(text)
+    except Unwritable as error:
+        error.code = code or error.code  # what was found counts for more
+        raise
     return code
 
 
@@ -467,6 +494,10 @@ def main(arguments: Sequence[str] | None = None, play: PlaySeed | None = None) -
         return USAGE
     except KeyboardInterrupt:
         return INTERRUPTED
+    except Unwritable as error:
+        complain(f"the report cannot be written: {error}")
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return error.code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more at its end
         return CLOSED_PIPE

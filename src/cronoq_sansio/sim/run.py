@@ -16,7 +16,7 @@ from cronoq_sansio.sim.failure import Failure, Kind, Trace, Violation
 from cronoq_sansio.sim.faults import FAULTS, Coverage, Swarm
 from cronoq_sansio.sim.lockstep.run import LockstepRun
 from cronoq_sansio.sim.lockstep.workload import DOINGS
-from cronoq_sansio.sim.plants import planted
+from cronoq_sansio.sim.plants import HOLES, PLANTS, planted
 from cronoq_sansio.sim.server import isolation, worlds
 from cronoq_sansio.sim.server.isolation import IsolationWorld
 from cronoq_sansio.sim.server.world import ACTS, BUSY_ACTS, MachineFactory, ServerWorld
@@ -129,7 +129,7 @@ def run(
     around a `Service` when it is None. A runtime with its own outbox, or its own service, gives its own, and asks for
     the world `server`: the engine beside the model has none.
     """
-    allowed = tuple(faults)
+    allowed = _check(seed, seeds, steps, faults, plant, world)
     report = Report(allowed)
     for number in range(seed, seed + seeds):
         outcome = run_seed(number, steps=steps, faults=allowed, plant=plant, machine=machine, world=world)
@@ -140,6 +140,26 @@ def run(
         if outcome.failure is not None:
             break
     return report
+
+
+def _check(seed: int, seeds: int, steps: int, faults: Iterable[str], plant: str, world: str) -> tuple[str, ...]:
+    """The faults. A test with a slip of the pen must not pass by testing nothing. Raises `TypeError`, `ValueError`."""
+    numbers: tuple[tuple[str, object, int], ...] = (("seed", seed, 0), ("seeds", seeds, 1), ("steps", steps, 0))
+    for name, number, least in numbers:
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(f"{name} is an integer, not {number!r}")
+        if number < least:
+            raise ValueError(f"{name} is {least} or more, not {number}")
+    if isinstance(faults, str):
+        raise TypeError(f"faults are the names of kinds in a tuple, not the text {faults!r}")
+    allowed = tuple(faults)
+    if unknown := [name for name in allowed if name not in ALL_FAULTS]:
+        raise ValueError(f"no such kind of fault: {unknown[0]!r}; cronoq_sansio.sim.ALL_FAULTS has them all")
+    if world and world not in SHARES:
+        raise ValueError(f"world is one of {', '.join(SHARES)}, or empty: by the seed; not {world!r}")
+    if plant and plant not in PLANTS and plant not in HOLES:
+        raise ValueError(f"no such planted bug: {plant!r}; `--plant list` shows them")
+    return allowed
 
 
 def world_of(seed: int) -> str:
@@ -168,9 +188,10 @@ def run_seed(
     world: str = "",
 ) -> Outcome:
     """Run one seed. The failure's transcript is empty: `replay` makes one."""
+    allowed = _check(seed, 1, steps, faults, plant, world)
     name = world or world_of(seed)
     choices = RecordedChoices(seed)
-    swarm = Swarm.draw(choices, faults)
+    swarm = Swarm.draw(choices, allowed)
     trace = Trace(name, seed, dict(swarm.rates), [], plant)
     count = steps // SHARES[name]
 

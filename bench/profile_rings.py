@@ -38,7 +38,7 @@ RINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("wire: gRPC", ("/cronoq_sansio/wire/",)),
     ("h2, hpack, hyperframe", ("/h2/", "/hpack/", "/hyperframe/")),
     ("sockets", ("/cronoq/_runtime/transport.py",)),
-    ("runtime", ("/cronoq/_runtime/", "/cronoq/_observe/")),
+    ("runtime", ("/cronoq/_runtime/", "/cronoq/_observe/", "/cronoq_sansio/recording/")),
     ("store, on the loop's side", ("/cronoq/_stores/",)),
     ("trio", ("/trio/", "/anyio/", "/outcome/")),
 )

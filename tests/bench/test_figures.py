@@ -94,7 +94,7 @@ def test_rings(path, ring):
 
 
 def test_the_server_has_no_code_outside_the_rings():
-    """But the shared words, which count for their callers, clients, the command line, stubs and the model."""
+    """But the shared words, which count for their callers, clients, the command line, stubs and the simulator."""
     client = ("/_client/", "/cronoq_sansio/worker/", "/cronoq/client.py", "/cronoq/worker.py", "/cronoq/handlers.py")
     rest = ("/cronoq/testing.py", "/_cli/", "/_proto/", "/cronoq/config.py", "/cronoq/errors.py", "/__init__.py")
     outside = (*client, *rest, "/__main__.py", "/cronoq_sansio/sim/")

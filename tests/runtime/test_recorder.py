@@ -68,7 +68,7 @@ async def work(house: House) -> None:
 
 @pytest.mark.parametrize("durable", [False, True])
 async def test_a_term_is_replayed_to_the_same_state(
-    clock: MockClock, nursery: trio.Nursery, tmp_path: Path, durable: bool
+    clock: MockClock, nursery: trio.Nursery, tmp_path: Path, capsys: pytest.CaptureFixture[str], durable: bool
 ) -> None:
     path = tmp_path / "rec.jsonl"
     store = DurableStore() if durable else MemoryStore(key_retention=3_600 * SECOND, key_retention_max=1_000)
@@ -78,6 +78,7 @@ async def test_a_term_is_replayed_to_the_same_state(
     report = replay(path)
     assert report.outcome == "same" and report.state and report.steps >= 6, report.text()
     assert "the server was stopped" in report.text()
+    assert capsys.readouterr().out.count("the recording is complete") == 1
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert "canary" not in path.read_text()
 
@@ -209,6 +210,62 @@ async def test_a_full_disk_ends_the_recording_alone(
     assert out.count("it cannot be written: No space left on device") == 1
     assert "the end of the recording is missing" in out
     assert path.read_bytes() == b""
+
+
+def deleted(path: Path) -> None:
+    path.unlink()
+
+
+def replaced(path: Path) -> None:
+    path.unlink()
+    path.write_text("somebody else's")
+
+
+@pytest.mark.parametrize("lose", [deleted, replaced])
+async def test_a_file_that_is_gone_ends_the_recording_alone(
+    clock: MockClock,
+    nursery: trio.Nursery,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    lose: Callable[[Path], None],
+) -> None:
+    path = tmp_path / "rec.jsonl"
+    house = await House(nursery, DurableStore(), recordings=Recordings(str(path), MIB)).open()
+    client = house.caller()
+    lose(path)
+    assert (await client.submit()).id
+    while not house.server.terms._recorder._file.trouble:  # type: ignore[union-attr]
+        await trio.sleep(0.01)
+    assert (await client.submit()).id
+    await stop(house)
+    out = capsys.readouterr().out
+    assert out.count("it cannot be written: its file was deleted, moved or replaced") == 1
+    assert "the recording is complete" not in out
+    assert not path.exists() or path.read_text() == "somebody else's"
+
+
+@pytest.mark.parametrize("lose", [deleted, replaced])
+async def test_a_file_that_is_gone_at_the_end_is_not_called_complete(
+    clock: MockClock,
+    nursery: trio.Nursery,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    lose: Callable[[Path], None],
+) -> None:
+    path = tmp_path / "rec.jsonl"
+    house = await House(nursery, DurableStore(), recordings=Recordings(str(path), MIB)).open()
+    await house.caller().submit()
+    lose(path)
+    await stop(house)
+    out = capsys.readouterr().out
+    assert "its file was deleted, moved or replaced" in out and "the recording is complete" not in out
+
+
+def test_what_replaced_an_unused_file_is_not_removed(tmp_path: Path) -> None:
+    recordings = Recordings(str(tmp_path / "rec"), MIB)
+    replaced(tmp_path / "rec")
+    recordings.discard()
+    assert (tmp_path / "rec").read_text() == "somebody else's"
 
 
 @pytest.mark.parametrize("method", ["head", "beginning", "begun", "handed_in", "handled", "end"])

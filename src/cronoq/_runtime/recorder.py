@@ -46,6 +46,8 @@ class Recorder:
         self._engine: Engine | None = None
         self._open = self._file is not None
         """Lines are still taken."""
+        self._complete: dict[str, Any] | None = None
+        """What the log says of a recording that has all of its lines, once they are written."""
 
     # --- recovery: each is told before it happens
 
@@ -133,6 +135,8 @@ class Recorder:
             log.warning("the end of the recording may be missing: the disk hangs", file=file.path)
         elif file.trouble:
             log.warning("the end of the recording is missing", file=file.path, cause=file.trouble)
+        elif self._complete is not None:
+            log.info("the recording is complete", **self._complete)
 
     def _write(self, lines: Any) -> None:
         if not self._open:
@@ -172,7 +176,7 @@ class Recorder:
         if reason in (BOUND, CUT):
             log.warning("the recording has stopped, the term goes on without it", **counts)
         else:
-            log.info("the recording is complete", **counts)
+            self._complete = counts
 
 
 class RecordedOutbox(Outbox):

@@ -73,8 +73,20 @@ class RecordingFile:
                 self._write()
             except OSError as error:
                 self.trouble = self.trouble or (error.strerror or type(error).__name__)
+            if not self.trouble and not self.in_place():
+                self.trouble = "its file was deleted, moved or replaced"
+            if self.trouble:
                 self._lines.clear()
         os.close(self._descriptor)
+
+    def in_place(self) -> bool:
+        """Whether the name still leads to the file that is open; what is written to one that was deleted is lost."""
+        mine = os.fstat(self._descriptor)
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return False
+        return mine.st_nlink > 0 and (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
 
     def _write(self) -> None:
         lines = self._lines
@@ -136,8 +148,10 @@ class Recordings:
         """No term comes any more: remove a file that was made and not used."""
         ready, self._ready = self._ready, None
         if ready is not None:
+            ours = ready.in_place()
             ready.close()
-            os.unlink(ready.path)
+            if ours:
+                os.unlink(ready.path)
 
     def _make(self) -> RecordingFile | None:
         root, suffix = os.path.splitext(self._path)

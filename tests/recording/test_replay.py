@@ -31,11 +31,14 @@ from cronoq_sansio.engine.records import (
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.recording import replay as recording
 from cronoq_sansio.recording.format import BOUND, ENDED, RAISED, WRITES, References, Said, without_secrets
-from cronoq_sansio.recording.replay import bounded_lines, is_recording, replay_recording
+from cronoq_sansio.recording.replay import RecordingReport, bounded_lines, is_recording, replay_recording
 from cronoq_sansio.recording.state_hash import state_hash
+from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.service.messages import (
     BatchReply,
+    Call,
     CallEnded,
+    CallReceived,
     Cancel,
     Complete,
     Fail,
@@ -53,6 +56,7 @@ from cronoq_sansio.service.messages import (
     StoredPage,
     StoredTask,
     StorePressure,
+    Submit,
     SubmitBatch,
     SubmitReply,
     TaskInfo,
@@ -343,6 +347,45 @@ def test_what_is_damaged_is_refused_with_its_line() -> None:
         report = replay_recording(damaged)
         assert text in report.detail, report.text()
         assert report.exit_code == (5 if text == "line 8" else 2)
+
+
+HOSTILE = "\x1b]0;owned\x07\u009b31m\ud800\u202e\n" * 200
+
+
+def test_what_a_file_says_does_nothing_to_a_terminal_and_is_cut() -> None:
+    lines = day(Term()).end()
+    step = next(index for index, line in enumerate(lines) if '"said"' in line)
+    bare = {name: each for name, each in json.loads(lines[step]).items() if name != "said"}
+    for forged in (
+        [changed(lines[0], version=HOSTILE)],
+        [changed(lines[0], program=HOSTILE, zones=HOSTILE), "x\n"],
+        [changed(lines[0], **{HOSTILE: 1})],
+        [*lines[:4], json.dumps({"at": NOW, "events": [{"is": HOSTILE}], "said": "0" * 8}) + "\n"],
+        [*lines[:step], json.dumps({**bare, "raised": HOSTILE}) + "\n"],
+        [*lines[:-1], changed(lines[-1], why=HOSTILE)],
+        [*lines[:-1], changed(lines[-1], end=HOSTILE)],
+        [*lines[:-1], changed(lines[-1], state=HOSTILE)],
+    ):
+        report = replay_recording(forged)
+        for text in (*report.text().split("\n"), report.detail, *report.notes):
+            assert text.encode().decode().isprintable() and len(text) <= 2_010, text
+        assert "\\u{1b}" in report.text()
+
+
+def test_a_report_that_others_made_is_safe_to_print_too() -> None:
+    text = RecordingReport("same", 1, 0, 0, HOSTILE, "\x1b", (HOSTILE,)).text()
+    assert all(line.encode().decode().isprintable() for line in text.split("\n")) and len(text) < 4_200
+
+
+def test_of_many_events_some_are_named() -> None:
+    term = Term()
+    calls = [Call(None) for _ in range(1_000)]
+    term.handle(*(CallReceived(call, ANYONE, Submit(SPEC, False, None), None) for call in calls))
+    lines = term.end()
+    at = len(lines) - 2
+    report = replay_recording([*lines[:at], changed(lines[at], said="00000000")])
+    assert report.outcome == "diverged" and "CallReceived and 980 more: " in report.detail
+    assert report.detail.count("CallReceived") == 20
 
 
 def test_what_is_no_text_and_lines_without_an_end_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,14 @@ goes. What is malformed is refused with the number of its line.
 """
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import LoadedRecord
+from cronoq_sansio.inert import escape
 from cronoq_sansio.limits import MAX_RECORDING_LINE
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.recording.format import (
@@ -48,7 +49,8 @@ SAME, CUT_OFF, DIVERGED, BROKEN, REPRODUCED, UNUSABLE = (
 EXIT_CODES = {SAME: 0, CUT_OFF: 0, DIVERGED: 5, BROKEN: 3, REPRODUCED: 3, UNUSABLE: 2}
 
 FULL_CHECK = 1_000  #: steps between two recounts of everything
-MAX_TOLD = 20  #: words of a step that differs which the report shows
+MAX_TOLD = 20  #: words of a step that differs, and kinds of its events, which the report shows
+MAX_DETAIL = 2_000  #: characters of a sentence of the report, most of which a file may have written
 
 
 @value
@@ -75,11 +77,11 @@ class RecordingReport:
         return EXIT_CODES[self.outcome]
 
     def text(self) -> str:
-        """For people."""
+        """For people, and safe to print: what a file says in it does nothing to a terminal."""
         done = f"{self.outcome} after {self.steps} steps with {self.events} events, line {self.line}"
-        lines = [done, f"  {self.detail}", *(f"  {note}" for note in self.notes)]
+        lines = [done, *(f"  {_inert(told)}" for told in (self.detail, *self.notes))]
         if self.state is not None:
-            lines.append(f"  state {self.state}")
+            lines.append(f"  state {_inert(self.state)}")
         return "\n".join(lines)
 
 
@@ -260,8 +262,10 @@ class _Replay:
     def _place(self) -> str:
         return f"step {self.steps + 1}, line {self.line},"
 
-    def _differs(self, what: str, events: Iterable[object]) -> _Over:
-        kinds = ", ".join(type(event).__name__ for event in events)
+    def _differs(self, what: str, events: Sequence[object]) -> _Over:
+        kinds = ", ".join(type(event).__name__ for event in events[:MAX_TOLD])
+        if len(events) > MAX_TOLD:
+            kinds += f" and {len(events) - MAX_TOLD} more"
         return _Over(DIVERGED, f"{self._place()} of {kinds or 'nothing'}: {what}")
 
     def _check(self, step: Any) -> None:
@@ -309,7 +313,8 @@ class _Replay:
             notes.append(f"recorded with the time zones of tzdata {self._told.zones}, replayed with {TZDATA_VERSION}")
         if self._told is not None and outcome not in (SAME, CUT_OFF):
             notes.append(f"recorded by version {self._told.program}")
-        return RecordingReport(outcome, self.line, self.steps, self.events, detail, state, tuple(notes))
+        told = tuple(map(_inert, notes))
+        return RecordingReport(outcome, self.line, self.steps, self.events, _inert(detail), state, told)
 
     def _state(self) -> str | None:
         engine = self._engine
@@ -322,6 +327,12 @@ class _Replay:
             return decode(found)
         except Malformed as error:
             raise error.within(place) from None
+
+
+def _inert(text: str) -> str:
+    """Text that a file may have written, as a report shows it."""
+    shown_text = escape(text[: MAX_DETAIL + 1])
+    return shown_text if len(shown_text) <= MAX_DETAIL else f"{shown_text[: MAX_DETAIL - 1]}…"
 
 
 def _parse(line: str) -> Any:

@@ -186,4 +186,7 @@ MAX_RECORDING_UNWRITTEN = 64 << 20  #: characters that wait for the disk; a slow
 RECORDING_PAUSE = SECOND // 20  #: between two writes: so much is lost with a process that is killed
 RECORDING_CLOSE = 5 * SECOND  #: how long the last lines may take; a disk that hangs does not hold up the next term
 RECORDED_PORTION = 100  #: recovered records per line, at most: lines that a person can look at
+MAX_RECORDED_POOLS = 10_000  #: and resources, that a replay takes: so many cost it 1 s and 140 MiB, and 200,000 gigabytes
+MAX_RECORDED_ENTRIES = 1 << 20  #: of one array of a recording: what a full message of 16 MiB can bring in 16 bytes each
+MAX_RECORDED_NUMBER = (1 << 64) - 1  #: seeds have 64 bits; what is larger was never an id, a time or a number of a term
 MAX_HASHED = 20_000  #: tasks and schedules of a state whose hash is computed: about 0.2 s in which nobody is served

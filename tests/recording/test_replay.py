@@ -30,6 +30,7 @@ from cronoq_sansio.engine.records import (
 )
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.recording import replay as recording
+from cronoq_sansio.recording import words
 from cronoq_sansio.recording.format import BOUND, ENDED, RAISED, WRITES, References, Said, without_secrets
 from cronoq_sansio.recording.replay import RecordingReport, bounded_lines, is_recording, replay_recording
 from cronoq_sansio.recording.state_hash import state_hash
@@ -326,16 +327,18 @@ def test_what_is_damaged_is_refused_with_its_line() -> None:
         ),
         ([changed(lines[0], seed="x")], 'line 1: seed: expected an integer, found "x"'),
         ([changed(lines[0], settings={"pools": [{"name": 1}]})], "line 1: settings.pools[0].name: expected a text"),
-        ([changed(lines[0], settings={"pools": [{"tenant_weights": [["a", 0]]}]})], "no engine can be made"),
         ([lines[0], "[" * 100_000 + "\n"], "line 2: it is nested too deeply"),
         ([lines[0], '{"settle":NaN}\n'], "line 2: NaN is not JSON"),
         ([lines[0], '{"settle":1.5}\n'], "line 2: settle: expected nanoseconds, found 1.5"),
         ([lines[0], '{"load":[{"is":"TaskLoaded"}]}\n'], "line 2: load[0]: 'inserted' is missing"),
         ([lines[0], '{"begun":"0"}\n'], 'line 2: there is no "begun" here; known are begin'),
-        ([*lines[:4], '{"at":1,"events":[]}\n'], "line 5: said: expected a text, found null"),
-        ([*lines[:4], '{"at":1,"events":[{"is":"CallEnded"}],"said":""}\n'], "line 5: events[0]: 'call' is missing"),
+        ([*lines[:4], '{"at":1800000000000000000,"events":[]}\n'], "line 5: said: expected a text, found null"),
         (
-            [*lines[:4], '{"at":1,"looked":1,"events":[],"said":""}\n'],
+            [*lines[:4], '{"at":1800000000000000000,"events":[{"is":"CallEnded"}],"said":""}\n'],
+            "line 5: events[0]: 'call' is missing",
+        ),
+        (
+            [*lines[:4], '{"at":1800000000000000000,"looked":1,"events":[],"said":""}\n'],
             "line 5: looked: expected true or false, found 1",
         ),
         ([*lines[:7], *lines[8:]], "line 8"),
@@ -347,6 +350,74 @@ def test_what_is_damaged_is_refused_with_its_line() -> None:
         report = replay_recording(damaged)
         assert text in report.detail, report.text()
         assert report.exit_code == (5 if text == "line 8" else 2)
+
+
+def pool(**fields: Any) -> dict[str, Any]:
+    return {"pools": [{"name": "a", **fields}]}
+
+
+CRON = {"name": "s", "tz": "", "template": {**dict.fromkeys(("content_type", "kind", "key"), ""), "pool": "default"}}
+CRON["template"] |= {"payload": {"length": 0, "sha256": "0" * 32}, "priority": 2, "timeout": None, "retry": None}  # type: ignore[operator]
+CRON["template"] |= {"tags": [], "size": 9}  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    "fields, text",
+    [
+        ({"seed": 1 << 64}, "seed: expected a number from 0 to"),
+        ({"seed": -1}, "seed: expected"),
+        ({"epoch": 1 << 63}, "epoch: expected"),
+        ({"now": -1}, "now: expected"),
+        ({"first_task_id": 10**30}, "first_task_id: expected"),
+        ({"wall_offset": -(1 << 63)}, "wall_offset: expected"),
+        ({"settings": {"pools": []}}, "settings.pools: expected a number from 1 to 10000, found 0"),
+        ({"settings": {"pools": [{"name": "a"}] * 2}}, "settings.pools: names are unique"),
+        ({"settings": {"pools": [{}] * 10_001}}, "settings.pools: expected a number from 1 to 10000, found 10001"),
+        ({"settings": pool(max=-1)}, "settings.pools[0].max: expected an integer from 1 to 4294967295, found -1"),
+        ({"settings": pool(max=10**30)}, "settings.pools[0].max: expected"),
+        ({"settings": pool(max=1, min=2)}, "settings.pools[0].min: expected at most the pool's max, 1, found 2"),
+        (
+            {"settings": pool(lease_ttl=0)},
+            "settings.pools[0].lease_ttl: expected a number of seconds from 0.1 to 31536000, found 0 ns",
+        ),
+        ({"settings": pool(name="")}, "settings.pools[0].name: expected 1 to 64 characters"),
+        ({"settings": pool(overflow="x")}, "settings.pools[0].overflow: expected"),
+        ({"settings": pool(target_utilization="nan")}, "settings.pools[0].target_utilization: expected"),
+        ({"settings": pool(tenant_weights=[["a", 0]])}, "settings.pools[0].tenant_weights: expected"),
+        ({"settings": pool(slo=[0, None, None, None])}, "settings.pools[0].slo.critical: expected"),
+        ({"settings": pool(max_pending_by_class=[None, -1, None, None])}, "max_pending_by_class.high: expected"),
+        ({"settings": {"limits": {"max_deps": -1}}}, "settings.limits.max_deps: expected"),
+        ({"settings": {"resources": [{"name": "r", "kind": "x"}]}}, "settings.resources[0].kind: expected"),
+        ({"settings": {"resources": [{"name": "r", "kind": "semaphore"}]}}, "settings.resources[0].permits: expected"),
+        ({"settings": {"recurring": [{**CRON, "cron": "x"}]}}, "settings.recurring[0]: cron: "),
+        ({"settings": {"recurring": [{**CRON, "cron": "* * * * *", "tz": "No/Where"}]}}, "settings.recurring[0]: tz: "),
+    ],
+)
+def test_a_head_that_no_server_writes_is_refused(fields: dict[str, Any], text: str) -> None:
+    report = replay_recording([changed(Term().lines[0], **fields)])
+    assert report.exit_code == 2 and report.detail.startswith("line 1: ") and text in report.detail, report.text()
+
+
+def test_times_checksums_and_values_that_no_server_writes_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    term = Term()
+    term.submit()
+    lines = term.lines
+    step = lines[4]
+    for damaged, text in (
+        ([lines[0], f'{{"settle":{NOW - 1}}}\n'], f"line 2: settle: expected at least {NOW}"),
+        ([*lines[:4], changed(step, at=NOW - 1)], f"line 5: at: expected at least {NOW}, which it was before"),
+        ([*lines[:4], changed(step, at=1 << 63)], "line 5: at: expected a number from 0 to 9223372036854775807"),
+        ([*lines[:3], '{"begun":"0000000g"}\n'], "line 4: begun: expected 8 hexadecimal digits"),
+        ([*lines[:4], changed(step, said="0")], "line 5: said: expected 8 hexadecimal digits"),
+        ([*lines[:4], step.replace('"priority":2', '"priority":4')], "spec.priority: expected a number from 0 to 3"),
+        ([*lines[:4], step.replace('"length":7', f'"length":{1 << 32}')], "spec.payload.length: expected a number of"),
+        ([*lines[:4], step.replace('["admin"]', '["root"]')], "roles: expected some of admin, client, metrics, worker"),
+    ):
+        report = replay_recording(damaged)
+        assert report.exit_code == 2 and text in report.detail, report.text()
+    monkeypatch.setattr(words, "MAX_RECORDED_ENTRIES", 2)
+    report = replay_recording([*lines[:4], changed(step, events=[0] * 3)])
+    assert "line 5: events: expected at most 2 entries, found 3" in report.detail
 
 
 HOSTILE = "\x1b]0;owned\x07\u009b31m\ud800\u202e\n" * 200

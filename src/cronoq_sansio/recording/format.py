@@ -17,7 +17,7 @@ fault in `handle` is in the line of its events, as `raised` in place of `said`.
 that differs. Calls and worker streams are numbers, in the order in which they came up, from 1; 0 is one that was over.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from typing import Any
@@ -144,9 +144,9 @@ class References:
         self._things: dict[int, Call | WorkerStream] = {}
         self._last = 0
 
-    def words(self) -> Words:
-        """Words in which they are numbers."""
-        return Words({Call: (self.number, self.call), WorkerStream: (self.number, self.stream)})
+    def words(self, checks: Mapping[type, Callable[[Any], None]] | None = None) -> Words:
+        """Words in which they are numbers; `checks` as for `Words`."""
+        return Words({Call: (self.number, self.call), WorkerStream: (self.number, self.stream)}, checks)
 
     def number(self, thing: Call | WorkerStream) -> int:
         """Its number, a new one for one that has none; 0 when it is over."""

@@ -32,6 +32,7 @@ from cronoq_sansio.recording.format import (
     Said,
     too_large,
 )
+from cronoq_sansio.recording.plausible import CHECKS, MAX_TIME, check_head, within
 from cronoq_sansio.recording.state_hash import state_hash
 from cronoq_sansio.recording.words import Malformed, fields_of, shown
 from cronoq_sansio.service.service import Service
@@ -50,6 +51,7 @@ EXIT_CODES = {SAME: 0, CUT_OFF: 0, DIVERGED: 5, BROKEN: 3, REPRODUCED: 3, UNUSAB
 
 FULL_CHECK = 1_000  #: steps between two recounts of everything
 MAX_TOLD = 20  #: words of a step that differs, and kinds of its events, which the report shows
+SAID_DIGITS = 8  #: of a checksum
 MAX_DETAIL = 2_000  #: characters of a sentence of the report, most of which a file may have written
 
 
@@ -131,7 +133,7 @@ class _Replay:
         self.events = 0
         self._checks = checks
         self._references = References()
-        words = self._references.words()
+        words = self._references.words(CHECKS)
         self._head = words.decoder(Head)
         self._end = words.decoder(End)
         self._records = words.decoder(tuple[LoadedRecord, ...])
@@ -171,16 +173,16 @@ class _Replay:
         elif self._outbox is not None:
             self._step(found)
         elif self._began is not None:
-            self._serve(_text(fields_of(found, {"begun": True}), "begun"))
+            self._serve(_checksum(fields_of(found, {"begun": True}), "begun"))
         elif "load" in found:
             records = fields_of(found, {"load": True})["load"]
             loaded = self._decode("load", self._records, records)
             self._recovering(lambda engine: engine.load(loaded))
         elif "settle" in found:
-            now = _time(fields_of(found, {"settle": True}), "settle")
+            now = self._time(fields_of(found, {"settle": True}), "settle")
             self._recovering(lambda engine: engine.settle(now))
         else:
-            self._now = now = _time(fields_of(found, {"begin": True}), "begin")
+            now = self._time(fields_of(found, {"begin": True}), "begin")
             self._recovering(lambda engine: self._keep(engine.begin(now)))
 
     # --- recovery
@@ -194,6 +196,8 @@ class _Replay:
         self._told = head = self._head(
             {name: each for name, each in found.items() if name not in ("format", "version")}
         )
+        check_head(head)
+        self._now = head.now
         try:
             self._engine = Engine.recover(
                 head.settings,
@@ -234,12 +238,12 @@ class _Replay:
         known = fields_of(found, {"at": True, "looked": False, "events": True, "said": False, "raised": False})
         outbox = self._outbox
         assert outbox is not None
-        now, events = _time(known, "at"), self._decode("events", self._batch, known["events"])
+        now, events = self._time(known, "at"), self._decode("events", self._batch, known["events"])
         looked = known.get("looked", True)
         if type(looked) is not bool:
             raise Malformed(f"expected true or false, found {shown(looked)}", "looked")
         raised = _text(known, "raised") if "raised" in known else ""
-        said = "" if raised else _text(known, "said")
+        said = "" if raised else _checksum(known, "said")
         try:
             if looked:
                 outbox.next_timeout()
@@ -258,6 +262,16 @@ class _Replay:
         self.steps += 1
         self.events += len(events)
         self._check(step)
+
+    def _time(self, found: dict[str, Any], name: str) -> int:
+        """A time of the server's scale, which never goes back."""
+        now = found[name]
+        if type(now) is not int:
+            raise Malformed(f"expected nanoseconds, found {shown(now)}", name)
+        if within(now, MAX_TIME, name) < self._now:
+            raise Malformed(f"expected at least {self._now}, which it was before, found {now}", name)
+        self._now = now
+        return now
 
     def _place(self) -> str:
         return f"step {self.steps + 1}, line {self.line},"
@@ -348,11 +362,11 @@ def _parse(line: str) -> Any:
         raise Malformed(f"it is not JSON{at}") from None
 
 
-def _time(found: dict[str, Any], name: str) -> int:
-    now = found[name]
-    if type(now) is not int:
-        raise Malformed(f"expected nanoseconds, found {shown(now)}", name)
-    return now
+def _checksum(found: dict[str, Any], name: str) -> str:
+    text = _text(found, name)
+    if len(text) != SAID_DIGITS or set(text) - set("0123456789abcdef"):
+        raise Malformed(f"expected {SAID_DIGITS} hexadecimal digits, found {shown(text)}", name)
+    return text
 
 
 def _text(found: dict[str, Any], name: str) -> str:

@@ -17,6 +17,7 @@ from math import inf, isfinite, nan
 from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from cronoq_sansio.limits import MAX_RECORDED_ENTRIES
 from cronoq_sansio.recording.digests import DIGEST_DIGITS, Digested, digest_of
 from cronoq_sansio.service.access import Principal
 
@@ -25,7 +26,7 @@ Decode = Callable[[Any], Any]
 
 TAG = "is"
 MAX_SHOWN = 40  #: characters of what was found, in an error
-MAX_LENGTH = 1 << 40  #: of bytes that were left out; more than any message can have
+MAX_LENGTH = (1 << 32) - 1  #: of bytes that were left out; a message of gRPC, whose length has 32 bits, has no more
 NOT_FINITE = {"nan": nan, "inf": inf, "-inf": -inf}
 #: Names that annotations use and that their modules import for type checkers only.
 NAMES = {"Principal": Principal}
@@ -62,8 +63,16 @@ class Codec:
 class Words:
     """Codecs by annotation."""
 
-    def __init__(self, references: Mapping[type, tuple[Encode, Callable[[int], Any]]] | None = None) -> None:
-        """`references`: for classes that are no values, how one becomes an integer, and which one an integer names."""
+    def __init__(
+        self,
+        references: Mapping[type, tuple[Encode, Callable[[int], Any]]] | None = None,
+        checks: Mapping[type, Callable[[Any], None]] | None = None,
+    ) -> None:
+        """`references`: for classes that are no values, how one becomes an integer, and which one an integer names.
+
+        `checks`: for classes that are values, what is asked of each that was read; it may raise `Malformed`.
+        """
+        self._checks = checks or {}
         self._codecs: dict[Any, Codec] = dict(_PLAIN)
         for kind, (encode, decode) in (references or {}).items():
             self._codecs[kind] = _reference(kind, encode, decode)
@@ -103,7 +112,12 @@ class Words:
     def _value(self, kind: type) -> Codec:
         hints = get_type_hints(kind, localns=NAMES)
         fields = [(field.name, self.codec(hints[field.name]), field.default) for field in dataclasses.fields(kind)]
-        return Codec((kind,), _value_encoder(fields), _value_decoder(kind, fields), f"an object ({kind.__name__})")
+        return Codec(
+            (kind,),
+            _value_encoder(fields),
+            _value_decoder(kind, fields, self._checks.get(kind)),
+            f"an object ({kind.__name__})",
+        )
 
     def _union(self, kinds_of: tuple[Any, ...]) -> Codec:
         codecs = [self.codec(member) for member in kinds_of]
@@ -229,6 +243,8 @@ def _array(member: Codec) -> Codec:
     def decode(found: object) -> tuple[Any, ...]:
         if type(found) is not list:
             raise Malformed(f"expected an array, found {shown(found)}")
+        if len(found) > MAX_RECORDED_ENTRIES:
+            raise Malformed(f"expected at most {MAX_RECORDED_ENTRIES} entries, found {len(found)}")
         return tuple([_within(f"[{index}]", decode_member, each) for index, each in enumerate(found)])
 
     return Codec((tuple,), encode, decode, "an array")
@@ -286,7 +302,7 @@ def _getter(names: list[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda given: tuple([getattr(given, name) for name in names])
 
 
-def _value_decoder(kind: type, fields: list[tuple[str, Codec, Any]]) -> Decode:
+def _value_decoder(kind: type, fields: list[tuple[str, Codec, Any]], check: Callable[[Any], None] | None) -> Decode:
     names = {name: default is dataclasses.MISSING for name, _, default in fields}
 
     def decode(found: object) -> Any:
@@ -294,7 +310,10 @@ def _value_decoder(kind: type, fields: list[tuple[str, Codec, Any]]) -> Decode:
         given = [
             _within(name, codec.decode, known[name]) if name in known else default for name, codec, default in fields
         ]
-        return kind(*given)
+        made = kind(*given)
+        if check is not None:
+            check(made)
+        return made
 
     return decode
 

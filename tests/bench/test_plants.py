@@ -72,6 +72,14 @@ def test_a_seed_that_fails_by_itself_finds_nothing(monkeypatch):
     assert asked == ["heartbeats-are-ignored", ""] * 2
 
 
+def test_choices_that_fail_without_the_bug_too_find_nothing(monkeypatch):
+    real = run_seed(0, plant="dispatches-are-not-stored")
+    assert real.failure is not None and not plants._fails_anyway(real.failure)
+    monkeypatch.setattr(plants, "replay", lambda trace, *, narrate: real)
+    assert plants._fails_anyway(real.failure)
+    assert plants.search("dispatches-are-not-stored", 0, 2) == Found(0, 0)
+
+
 def test_a_seed_that_hangs_is_found(monkeypatch):
     def hangs(*_, **__):
         while True:

@@ -292,6 +292,15 @@ def test_each_wrong_write_is_named(what, steps):
     assert not any(character.isdigit() for character in what)
 
 
+def test_a_key_came_twice_in_one_step_and_nothing_is_remembered():
+    limits = LimitSettings(key_retention=0, key_retention_max=0)
+    term = view(settings=replace(small_settings(), limits=limits))
+    late = spec(key="k", start=NOW - 9 * SECOND, tolerance=1, on_miss=MissPolicy.SKIP)
+    waiting = [new(1, after("k", pool="b"), edges=(Edge(0, "k", ON_SUCCESS),)), blocked(1, NOW + SECOND)]
+    came = [new(2, late), end(2, S.MISSED, 0), new(3, late), end(3, S.MISSED, 0)]
+    played(term, waiting, [*came, EdgeResolved(1, "k", 2), end(1, S.SKIPPED, 0)])
+
+
 def test_the_newest_ends_are_remembered_and_no_more():
     limits = LimitSettings(key_retention_max=1)
     term = view(settings=replace(small_settings(), limits=limits))

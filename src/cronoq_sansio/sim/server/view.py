@@ -197,6 +197,7 @@ class View:
             raise fault("a task arrives at another time than now", f"{record} at {self.now} + {self.offset}")
         if spec.key:
             self.keys.give(spec.key, task_id)
+            self.edges.name(task_id, spec.key)
         shadow = Shadow(spec, READY, 0, record.max_attempts, self.now)
         self._add(task_id, shadow)
         self.counts["submitted"] += 1

@@ -18,6 +18,8 @@ class Edges:
         self._view = view
         self._rows = rows
         self._children: dict[int, list[int]] = {}
+        self._named: dict[int, str] = {}
+        """Keys of the tasks of this term. One may have ended, and its key be given away, before a row says so."""
 
     def take_over(self, task_id: int, row: TaskInserted, state: TaskChanged | TaskFinished) -> None:
         """A row that was BLOCKED: its edges are judged anew; a key that somebody has by now is that one's."""
@@ -41,6 +43,10 @@ class Edges:
             return task_id
         held = keys.finished.get(key)
         return held[2] if held is not None and keys.remembered(held) else 0
+
+    def name(self, task_id: int, key: str) -> None:
+        """A new task has this key."""
+        self._named[task_id] = key
 
     def begin(self, shadow: Shadow, record: TaskInserted) -> None:
         """A new task with dependencies: its edges must be those that it asks for."""
@@ -105,10 +111,8 @@ class Edges:
         shadow.judge(status, [condition])
 
     def _key_of(self, task_id: int) -> str:
-        shadow = self._view.live.get(task_id)
-        if shadow is not None:
-            return shadow.spec.key
+        key = self._named.get(task_id)
+        if key is not None:
+            return key
         row = self._rows.inserted.get(task_id)
-        if row is not None:
-            return row.spec.key
-        return next((key for key, held in self._view.keys.finished.items() if held[2] == task_id), "")
+        return row.spec.key if row is not None else ""

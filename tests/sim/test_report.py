@@ -180,6 +180,44 @@ def test_two_runs_of_a_seed_are_compared():
     assert found.exit_code == 5 and found.compared == 1
 
 
+def test_a_replay_that_is_another_run_says_what_was_expected_and_what_came():
+    found = tally(outcome(1, failed(1)))
+    difference, _ = judged(
+        of_failure(failed(1)), outcome(1, failed(1, Kind.LIVENESS, "a task stays", 7), hash="1"), True
+    )
+    found.replace(difference)
+    assert (found.exit_code, found.failed, found.report.failures) == (5, 1, [difference])
+    found.told[0].trace = "t.json"
+    text = report.text(found)
+    assert "  expected, by the file:  hash 00ff, safety at step 3: two leases\n" in text
+    assert "  came, from its steps:   hash 1, liveness at step 7: a task stays\n" in text
+    assert '"hash": "" into the file' in text and "--twice" in text
+    assert "  trace:  t.json\n" in text and text.endswith("\n1 seed failed.\n") and "SAFETY" not in text
+
+
+def test_refused_calls_are_counted_by_their_code():
+    one, other = outcome(0), outcome(1)
+    one.answered, one.refused, other.refused = 1_234, {"not_found": 3}, {"unavailable": 2_000, "not_found": 1}
+    found = tally(one, other)
+    assert "  calls of whole servers: 1,234 answered, 2,004 refused (unavailable 2,000, not_found 4)\n" in report.text(
+        found
+    )
+    assert "Every call was refused" not in report.text(found)
+    as_json = json.loads(report.as_json(found))
+    assert as_json["calls_answered"] == 1_234
+    assert as_json["calls_refused"] == {"not_found": 4, "unavailable": 2_000}
+    assert "Every call was refused: this says next to nothing about the server.\n" in report.text(tally(other))
+    assert "refused" not in report.text(tally(outcome(0)))
+
+
+def test_long_details_are_cut_for_people_and_whole_in_json():
+    failure = failed(0)
+    failure.details = "x" * 5_000
+    found = tally(outcome(0, failure))
+    assert f"  {'x' * 299}…\n" in report.text(found)
+    assert json.loads(report.as_json(found))["failures"][0]["details"] == "x" * 5_000
+
+
 def test_a_failed_seed_must_fail_again():
     assert not_the_same(failed(1), outcome(1, failed(1))) is None
     for other in (outcome(1), outcome(1, failed(1, step=4)), outcome(1, failed(1), hash="1")):

@@ -51,7 +51,7 @@ def _summary(tally: Tally) -> str:
             f"= {tally.yardsticks / tally.events:.2f} × sum(range(1000))"
         )
     if report.answered or report.refused:
-        lines += hung("  calls of whole servers: ", _calls(report), WIDTH)
+        lines += [line.replace("\0", " ") for line in hung("  calls of whole servers: ", _calls(report), WIDTH)]
     lines.append(
         f"  hash {report.hash}"
         + (f"; {_seeds(tally.compared)} compared with a second process" if tally.compared else "")
@@ -61,7 +61,7 @@ def _summary(tally: Tally) -> str:
 
 def _calls(report: Report) -> str:
     refused = sorted(report.refused.items(), key=lambda item: (-item[1], item[0]))
-    codes = ", ".join(f"{code} {calls:,}" for code, calls in refused)
+    codes = ", ".join(f"{code}\0{calls:,}" for code, calls in refused)  # which may not be torn apart
     return f"{report.answered:,} answered, {sum(report.refused.values()):,} refused" + (f" ({codes})" if codes else "")
 
 

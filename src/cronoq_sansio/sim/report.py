@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cronoq_sansio.recording.replay import RecordingReport
-from cronoq_sansio.sim.arguments import hung
+from cronoq_sansio.sim.arguments import REPLAY, hung
 from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
 from cronoq_sansio.sim.plants.planting import Bed
@@ -53,10 +53,16 @@ def _summary(tally: Tally) -> str:
     if report.answered or report.refused:
         lines += [line.replace("\0", " ") for line in hung("  calls of whole servers: ", _calls(report), WIDTH)]
     lines.append(
-        f"  hash {report.hash}"
+        f"  hash {_hash(tally)}"
         + (f"; {_seeds(tally.compared)} compared with a second process" if tally.compared else "")
     )
     return "\n".join(lines) + "\n"
+
+
+def _hash(tally: Tally) -> str:
+    """Over all seeds; when a trace was played that of its seed, which is what a trace carries."""
+    report = tally.report
+    return next(iter(report.hashes.values()), "") if tally.options.mode == REPLAY else report.hash
 
 
 def _calls(report: Report) -> str:
@@ -159,7 +165,7 @@ def as_json(tally: Tally, note: str = "") -> str:
             "jobs": tally.jobs,
             "us_per_event": _ratio(tally.cpu * 1e6, tally.events),
             "yardsticks_per_event": _ratio(tally.yardsticks, tally.events),
-            "hash": report.hash,
+            "hash": _hash(tally),
             "calls_answered": report.answered,
             "calls_refused": dict(sorted(report.refused.items())),
             "faults": list(names(report.faults)),

@@ -13,7 +13,7 @@ from cronoq_sansio.engine.task import Retained
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import rebuilt, wakeups
-from cronoq_sansio.sim.server.shadow import BLOCKED, OVER, READY, RUNNING, Shadow
+from cronoq_sansio.sim.server.shadow import BLOCKED, OVER, READY, RUNNING, SCHEDULED, Shadow
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Task
@@ -118,8 +118,12 @@ def written(node: "Node") -> None:
         shadow = shadows[task_id]
         if (task.status == RUNNING) != (shadow.status == RUNNING) or task.attempt != shadow.attempt:
             raise fault("a task is not what was written of it", f"{task}, written: {shadow.status} {shadow.attempt}")
-        if task.max_attempts != shadow.max_attempts or task.first_started != shadow.first_started:
-            raise fault("a task is not what was written of it", f"{task}, {task.max_attempts}, {task.first_started}")
+        mine = task.max_attempts, task.first_started, task.last_started, task.message, task.arrival
+        theirs = shadow.max_attempts, shadow.first_started, shadow.last_started, shadow.message, shadow.arrival
+        if mine != theirs:
+            raise fault("a task is not what was written of it", f"{task}, {mine}, written: {theirs}")
+        if task.status == SCHEDULED and task.attempt:
+            raise fault("a task waits for a start that has come once", task)
         if settled:
             _judged(task, shadow)
     _keys(node)

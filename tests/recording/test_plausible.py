@@ -46,7 +46,7 @@ def damaged_rows(damage: Callable[[list[Any]], object]) -> RecordingReport:
             lambda rows: rows[0]["inserted"].update(arrival=1 << 64),
             "arrival: expected a number from -9223372036854775808 to",
         ),
-        (lambda rows: rows[0]["inserted"].update(arrival=-(1 << 70)), "arrival: expected a number from -9223372036854775808"),
+        (lambda rows: rows[0]["inserted"].update(arrival=-(1 << 70)), "arrival: expected a number from -"),
     ],
 )
 def test_rows_that_no_store_has_are_refused(damage: Callable[[list[Any]], object], text: str) -> None:

@@ -9,7 +9,7 @@ from cronoq_sansio.sim.arguments import parse
 from cronoq_sansio.sim.failure import Failure, Kind, Trace
 from cronoq_sansio.sim.faults import FAULTS, Coverage
 from cronoq_sansio.sim.plants import BEDS, PLANTS
-from cronoq_sansio.sim.progress import Progress, clock
+from cronoq_sansio.sim.progress import Progress, clock, fitted
 from cronoq_sansio.sim.run import ALL_FAULTS, Outcome, Report
 from cronoq_sansio.sim.seeds import Played
 from cronoq_sansio.sim.tally import (
@@ -280,6 +280,23 @@ def test_lists():
 # --- progress
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (99, "[#####...............]  25%  1 of 4 seeds  1,000 events  200/s  no failure  0:15 left"),
+        (61, "25%  1 of 4 seeds  1,000 events  200/s  no failure  0:15 left"),
+        (59, "25%  1 of 4 seeds  1,000 events  no failure  0:15 left"),
+        (40, "25%  1 of 4 seeds  no failure  0:15 left"),
+        (39, "25%  1 of 4 seeds  no failure"),
+        (28, "25%  1 of 4 seeds  no failur"),
+        (2, "25"),
+    ],
+)
+def test_a_narrow_terminal_shows_what_matters_most(width, shown):
+    line = Progress(0, 4, None, None).line(5, 1, 1_000, 0)
+    assert fitted(line, width) == shown and len(shown) <= width
+
+
 def test_progress_with_every_bound():
     assert Progress(0, 10, None, None).line(5, 5, 1_000, 0) == (
         "[##########..........]  50%  5 of 10 seeds  1,000 events  200/s  no failure  0:05 left"
@@ -287,7 +304,7 @@ def test_progress_with_every_bound():
     assert Progress(0, None, 20, None).line(5, 5, 1_000, 1).startswith("[#####...............]  25%  5 seeds")
     assert "0:15 left" in Progress(0, None, None, 4_000).line(5, 5, 1_000, 2)
     assert Progress(0, 10, 5, None).share(4, 1, 0) == 0.8, "the bound that will be met first"
-    assert Progress(0, None, None, None, "a bug").line(1, 1, 10, 3) == "a bug  1 seeds  10 events  10/s  3 failures"
+    assert Progress(0, None, None, None, "a bug").line(1, 1, 10, 3) == "a bug  1 seed  10 events  10/s  3 failures"
     assert Progress(0, 10, None, None).line(0, 0, 0, 0).endswith("no failure")
 
 

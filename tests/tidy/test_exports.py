@@ -32,7 +32,7 @@ def defined(path):
 
 
 def imported(path):
-    """Public names that a facade imports from our packages: at its top level, in a `try`, or for types if it is lazy."""
+    """Public names that a facade imports from our packages: at its top level, in a `try`, or for types when lazy."""
     body = parsed(path).body
     for node in list(body):
         for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"

@@ -81,7 +81,9 @@ class RecordingReport:
 
     def text(self) -> str:
         """For people, and safe to print: what a file says in it does nothing to a terminal."""
-        done = f"{self.outcome} after {self.steps} steps with {self.events} events, line {self.line}"
+        done = (
+            f"{self.outcome} after {_count(self.steps, 'step')} with {_count(self.events, 'event')}, line {self.line:,}"
+        )
         lines = [done, *(f"  {_inert(told)}" for told in (self.detail, *self.notes))]
         if self.state is not None:
             lines.append(f"  state {_inert(self.state)}")
@@ -364,6 +366,10 @@ class _Replay:
             return decode(found)
         except Malformed as error:
             raise error.within(place) from None
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _inert(text: str) -> str:

@@ -37,7 +37,7 @@ from cronoq_sansio.sim import report, trace
 from cronoq_sansio.sim.arguments import PLANT, REPLAY, SCENARIO, Options, UsageError, help_text, parse
 from cronoq_sansio.sim.commands import Broken, Run, Runner, Tick, find_plants, replay_trace, run_seeds
 from cronoq_sansio.sim.plants import BEDS, PLANTS
-from cronoq_sansio.sim.progress import EVERY
+from cronoq_sansio.sim.progress import EVERY, fitted
 from cronoq_sansio.sim.scenario.load import load_scenario
 from cronoq_sansio.sim.scenario.run import run_scenario
 from cronoq_sansio.sim.seeds import Play, Played, played
@@ -242,7 +242,7 @@ class Shown:
             self._next = now + REDRAWN
             self._drawn = True
             width = columns() - 1
-            tell(f"\r{text[:width]:<{width}}")
+            tell(f"\r{fitted(text, width):<{width}}")
         else:
             self._next = now + EVERY
             tell(f"{text}\n")
@@ -256,7 +256,7 @@ class Shown:
 
 def columns() -> int:
     """Of the terminal; one that does not know has 80."""
-    return max(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 20)
+    return max(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 2)
 
 
 def tell(text: str) -> None:

@@ -26,7 +26,6 @@ SMALL = 40
 SAMPLE = 16
 FEW = 200
 """Live tasks up to which a `glance` is worth it."""
-REBUILT_EVERY = 4
 
 
 def fault(what: str, details: object) -> Violation:
@@ -35,8 +34,7 @@ def fault(what: str, details: object) -> Violation:
 
 
 def scan(world: "ServerWorld") -> None:
-    """Every node that serves; a second engine is made of the rows at one scan of `REBUILT_EVERY` only."""
-    world.scans += 1
+    """Every node that serves."""
     for node in world.nodes:
         node.service.check_invariants()
         written(node)
@@ -47,8 +45,7 @@ def scan(world: "ServerWorld") -> None:
         wakeups.check(node)
         if at_rest(node):
             idle(node)
-            if world.scans % REBUILT_EVERY == 0:
-                rebuilt.check(node)
+            rebuilt.when_due(node)
 
 
 def glance(world: "ServerWorld") -> None:
@@ -59,6 +56,7 @@ def glance(world: "ServerWorld") -> None:
             wakeups.check(node)
             if at_rest(node):
                 idle(node)
+                rebuilt.when_due(node)
 
 
 def stopped(node: "Node") -> None:

@@ -218,6 +218,13 @@ class Node:
         """Everything that was written is durable, and told."""
         return self.flight is None and not self._steps
 
+    def unwritten(self) -> list[Record]:
+        """What this term has made, and the store may not have yet."""
+        records = [] if self.flight is None else list(self.flight.records)
+        for step in self._steps:
+            records += step.writes
+        return records
+
     def apply(self) -> bool:
         """The transaction in flight reaches the store. False when it was fenced, and the term is over."""
         assert self.flight is not None

@@ -46,7 +46,7 @@ def check(node: "Node") -> bool:
     mine, other = node.engine, rebuild(node)
     since = max(node.now, _oldest(mine), _oldest(other))
     wrong = [
-        *_tasks(mine, other, node.view.began),
+        *_tasks(mine, other, frozenset(node.view.starts)),
         *_differ("dependencies", _edges(mine), _edges(other)),
         *_differ("schedules", _schedules(mine, node), _schedules(other, node)),
         *_differ("keys of finished tasks", _retained(mine, since), _retained(other, since)),
@@ -104,8 +104,8 @@ def _differ(what: str, mine: dict[str, object], other: dict[str, object]) -> lis
     ]
 
 
-def _tasks(mine: Engine, other: Engine, began: int) -> list[str]:
-    """Live tasks of which rows do not say the same. `began`: when the term did, wall time."""
+def _tasks(mine: Engine, other: Engine, started: frozenset[int]) -> list[str]:
+    """Live tasks of which rows do not say the same. `started`: those of which an attempt has, in this term."""
     known, found = mine.tasks.live, other.tasks.live
     wrong = [f"live tasks: task {task_id} is only in one" for task_id in sorted(known.keys() ^ found.keys())]
     dues, others = _backoffs(mine), _backoffs(other)
@@ -113,9 +113,9 @@ def _tasks(mine: Engine, other: Engine, began: int) -> list[str]:
         twin = found.get(task_id)
         if twin is not None:
             due, found_due = dues.get(task_id, 0), others.get(task_id, 0)
-            if task.last_started < began:
+            if task_id not in started:
                 due = max(due, found_due)  # it may have been cut when the term began, by what was left then
-            expected = _durable(task, mine.now, due)
+            expected = _durable(task, other.now, due)
             actual = _rebuilt(twin, found_due, lost=task.status == RUNNING)
             if expected != actual:
                 wrong.append(f"live tasks: {task} is {expected}, rebuilt {actual}")

@@ -78,8 +78,8 @@ class View:
         self.now = now
         self.offset = self._low = self._high = world.wall_shift - skew
         """Wall time is so far ahead of `now`; both ends of it in this step."""
-        self.began = self._peak = now + self.offset
-        """Wall time when the term began; the latest so far."""
+        self._peak = now + self.offset
+        """The latest wall time so far."""
         self.pools: dict[str, PoolSettings] = {pool.name: pool for pool in settings.pools}
         self._lanes: dict[str, tuple[list[int], ...]] = {
             pool.name: ([], [], [], []) for pool in settings.pools if not pool.fair_share and not pool.tenant_weights

@@ -26,7 +26,6 @@ SMALL = 40
 SAMPLE = 16
 FEW = 200
 """Live tasks up to which a `glance` is worth it."""
-REBUILT_EVERY = 4
 
 
 def fault(what: str, details: object) -> Violation:
@@ -35,8 +34,7 @@ def fault(what: str, details: object) -> Violation:
 
 
 def scan(world: "ServerWorld") -> None:
-    """Every node that serves; a second engine is made of the rows at one scan of `REBUILT_EVERY` only."""
-    world.scans += 1
+    """Every node that serves."""
     for node in world.nodes:
         node.service.check_invariants()
         written(node)
@@ -47,8 +45,7 @@ def scan(world: "ServerWorld") -> None:
         wakeups.check(node)
         if at_rest(node):
             idle(node)
-            if world.scans % REBUILT_EVERY == 0:
-                rebuilt.check(node)
+            rebuilt.when_due(node)
 
 
 def glance(world: "ServerWorld") -> None:
@@ -59,6 +56,7 @@ def glance(world: "ServerWorld") -> None:
             wakeups.check(node)
             if at_rest(node):
                 idle(node)
+                rebuilt.when_due(node)
 
 
 def stopped(node: "Node") -> None:
@@ -161,6 +159,10 @@ def counted(node: "Node") -> None:
         for name, count in view.counts.items()
         if snapshot.totals[name] != count
     ]
+    holders, stale = node.holders, snapshot.totals["stale_completions"]
+    if not holders.stale_least <= stale <= holders.stale_most:
+        details = f"{stale} are counted, there were {holders.stale_least} to {holders.stale_most}"
+        raise fault("reports that are stale are counted in another way", details)
     told = (snapshot.live_tasks, snapshot.running, snapshot.pending)
     counts = (len(view.live), view.running, len(view.live) - view.running)
     if wrong or told != counts:
@@ -198,10 +200,9 @@ def held(node: "Node") -> None:
 
 
 def watched(node: "Node") -> None:
-    """Every watcher was told of every end that it watches for."""
-    if not node.settled():
-        return
-    ends, starts = node.view.ends, node.view.starts
+    """Every watcher was told of every end that it watches for, as far as what was written is durable and told."""
+    last_end, last_start = node.told()
+    ends, starts = node.view.ends[:last_end], node.view.starts[:last_start]
     watching, rows = node.holders.watching, node.world.store.rows.inserted
     for ask, seen in watching.items():
         if ask not in node.asks:
@@ -213,7 +214,9 @@ def watched(node: "Node") -> None:
         for task_id in starts[seen[1] :] if request.all_transitions else ():
             if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
                 raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
-    node.holders.watching = dict.fromkeys(watching, (len(ends), len(starts)))
+    node.holders.watching = {
+        ask: (max(seen[0], last_end), max(seen[1], last_start)) for ask, seen in watching.items()
+    }
 
 
 def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:

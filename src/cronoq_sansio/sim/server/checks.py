@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored
 from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import rebuilt, wakeups
@@ -93,9 +94,10 @@ def recovered(node: "Node", writes: list[Record]) -> None:
 def _able(node: "Node") -> None:
     """What the configuration does not support any more has ended."""
     view, capacity = node.view, {item.name: item.capacity for item in node.settings.resources}
+    largest = node.settings.limits.max_message_bytes - MESSAGE_HEADROOM
     for task_id, shadow in view.live.items():
         units = all(1 <= units <= capacity.get(name, 0) for name, units in shadow.needs)
-        if shadow.spec.pool not in view.pools or not units:
+        if shadow.spec.pool not in view.pools or not units or shadow.spec.size > largest:
             raise fault("a task lives on that the configuration does not support", f"task {task_id}: {shadow.spec}")
 
 

@@ -92,11 +92,12 @@ class Node:
             wall_offset=wall_offset,
         )
         rows = world.store.load(self.now + wall_offset - settings.limits.key_retention)
+        self.damaged = world.operators.damage(rows)
         for start in range(0, len(rows), LOAD_PORTION):
             engine.load(rows[start : start + LOAD_PORTION])
         while engine.settle(self.now):
             pass
-        self.view = View(world, settings, self.skew, self.now)
+        self.view = View(world, settings, self.skew, self.now, self.damaged)
         self.holders = Holders(self)
         step = engine.begin(self.now)
         self.outbox, self.service = world.machine(engine, settings, self.now, volatile=self._volatile)

@@ -5,7 +5,7 @@ it is durable. Nothing of the engine is asked, so a fault in the engine cannot h
 wall clock is that of the world.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +70,12 @@ def fault(what: str, details: object) -> Violation:
 class View:
     """All live tasks of one term."""
 
-    def __init__(self, world: "ServerWorld", settings: Settings, skew: int, now: int) -> None:
+    def __init__(
+        self, world: "ServerWorld", settings: Settings, skew: int, now: int, damaged: Collection[int] = ()
+    ) -> None:
+        """`damaged`: tasks of which recovery cannot read the rows."""
         self._world = world
+        self._damaged = damaged
         self._skew = skew
         self._batches = world.ledger.batches
         rows = world.store.rows
@@ -117,7 +121,7 @@ class View:
             RecurringFired: lambda _record: None,
             RecurringDeleted: lambda _record: None,
         }
-        self.fires = TermFires(world.ledger.fires, self)
+        self.fires = TermFires(world.ledger.fires, self, world.store)
         self.keys = Keys(self, rows, settings.limits)
         self.edges = Edges(self, rows)
         self.highest = max(rows.inserted, default=0)
@@ -134,14 +138,14 @@ class View:
             self._aged = self._aged and arrival >= latest
             latest = arrival
             shadow = Shadow(row.spec, READY, 0, row.max_attempts, arrival)
-            if state is not None:
+            if state is not None and task_id not in self._damaged:
                 shadow.status, shadow.attempt, shadow.first_started = state.status, state.attempt, state.first_started
                 shadow.last_started, shadow.message = state.last_started, state.message
                 if type(state) is TaskChanged and state.status == RETRYING:
                     due = min(state.due - self.offset, self.now + self._policy(shadow.spec).max_backoff)
                     shadow.due = shadow.latest = due
             self._add(task_id, shadow)
-        self.keys.take_over(live)
+        self.keys.take_over(live, self._damaged)
         for task_id in live:
             if self.live[task_id].status == BLOCKED:
                 self.edges.take_over(task_id, rows.inserted[task_id], rows.states[task_id])
@@ -150,6 +154,8 @@ class View:
         """Recovery is over: what has been written so far was its work."""
         if lost := [task_id for task_id, shadow in self.live.items() if shadow.status == RUNNING]:
             raise fault("an attempt that was lost still runs after a recovery", lost)
+        if lost := [task_id for task_id in self._damaged if task_id in self.live]:
+            raise fault("a task lives on that cannot be read", lost)
         self.recovering = False
 
     def look(self) -> None:
@@ -383,7 +389,8 @@ class View:
         self.ends.append(task_id)
         self.ended[task_id] = status
         self.counts[COUNTED[status]] += 1
-        self.keys.ended(task_id, shadow.spec.key)
+        if task_id not in self._damaged:  # of which nobody knows the key
+            self.keys.ended(task_id, shadow.spec.key)
         self.edges.ended(task_id, status)
 
     def _check_end(self, record: TaskFinished, shadow: Shadow) -> None:
@@ -397,6 +404,9 @@ class View:
             asked_for = record.task_id in self.cancels or (key and key in self.cancels)
             if not (asked_for or type(report) is m.AttemptAborted):
                 raise fault("a task is cancelled that nobody has cancelled", record)
+        elif record.task_id in self._damaged:
+            if status != FAILED or "cannot be read" not in record.message or record.first_started:
+                raise fault("a task that cannot be read ends in another way than as failed", record)
         elif status == FAILED and shadow.status == RUNNING:
             report = shadow.report
             if not (type(report) is m.Complete or (type(report) is m.Fail and report.permanent)):

@@ -145,7 +145,8 @@ class Answers:
         self._told_end(ask.node, result.task_id)
 
     def _told_end(self, node: "Node", task_id: int) -> None:
-        node.holders.told_ends.setdefault(task_id, self._world.events)
+        if node.epoch == self._world.store.epoch:  # else its store says what it has not seen happen
+            node.holders.told_ends.setdefault(task_id, self._world.events)
 
     def _info(self, node: "Node", ask: "Ask", info: m.TaskInfo) -> None:
         self._is_asked(ask, ask.request.task, info.task_id)
@@ -276,9 +277,11 @@ class Answers:
         request, limits = ask.request, node.settings.limits
         ends = [] if asked.deadline is None else [asked.deadline]
         if type(request) is m.Wait:
-            ends.append(asked.now + (limits.max_wait if request.timeout is None else request.timeout))
+            wanted = limits.max_wait if request.timeout is None else request.timeout
+            ends.append(asked.now + min(wanted, limits.max_wait))
         elif type(request) is m.Submit and request.wait:
-            ends.append(asked.now + (limits.max_wait if request.wait_timeout is None else request.wait_timeout))
+            wanted = limits.max_wait if request.wait_timeout is None else request.wait_timeout
+            ends.append(asked.now + min(wanted, limits.max_wait))
         if not ends or node.now < min(ends):
             raise fault("a call runs out of time that has some left", ask, f"{rejection} at {node.now}, {ends}")
 

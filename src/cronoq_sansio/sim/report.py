@@ -1,6 +1,7 @@
 """The report of a run, for people and as JSON. Pure: what is known comes in, text goes out."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -227,9 +228,18 @@ def told_json(told: Told) -> dict[str, Any]:
     return found
 
 
+_ACTIVE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+
+
 def dumped(found: object) -> str:
-    """JSON for a terminal or a program: indented, in the script of its texts."""
-    return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    """JSON for a terminal or a program: indented, in the script of its texts, and nothing in it acts on a terminal."""
+    return in_ascii(json.dumps(found, ensure_ascii=False, indent=2), _ACTIVE) + "\n"
+
+
+def in_ascii(text: str, what: re.Pattern[str] = _FOREIGN) -> str:
+    """The same JSON, with escapes for these characters."""
+    return what.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] > "\x7f" else "\\u007f", text)
 
 
 def faults_text() -> str:

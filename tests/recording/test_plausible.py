@@ -78,6 +78,20 @@ def test_integers_of_events_have_64_bits() -> None:
         words.Words().decoder(float)(10**400)
 
 
+def test_a_number_is_of_a_call_or_of_a_worker_stream() -> None:
+    term = Term()
+    stream = term.worker()
+    term.submit(wait=True)
+    term.say(stream, Heartbeat(200))
+    lines = term.end()
+    report = replay_recording([line.replace('"call":2', '"call":1') for line in lines])
+    text = "events[0].call: number 1 is a worker stream, and stands for another thing here"
+    assert report.exit_code == 2 and text in report.detail, report.text()
+    report = replay_recording([*lines[:7], lines[7].replace('"stream":1', '"stream":2')])
+    text = "events[0].stream: number 2 is a call, and stands for another thing here"
+    assert report.exit_code == 2 and text in report.detail, report.text()
+
+
 def test_calls_that_are_open_at_a_time_are_bounded_on_both_sides(monkeypatch: pytest.MonkeyPatch) -> None:
     term = Term()
     for _ in range(3):

@@ -193,6 +193,9 @@ class References:
                 self._enter(number, known)
             else:
                 known.open = False
+        if type(known) is not kind:
+            what = "call" if isinstance(known, Call) else "worker stream"
+            raise Malformed(f"number {number} is a {what}, and stands for another thing here")
         return known
 
     def _enter(self, number: int, thing: Call | WorkerStream) -> None:

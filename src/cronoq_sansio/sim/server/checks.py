@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored
 from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import rebuilt, wakeups
@@ -93,9 +94,10 @@ def recovered(node: "Node", writes: list[Record]) -> None:
 def _able(node: "Node") -> None:
     """What the configuration does not support any more has ended."""
     view, capacity = node.view, {item.name: item.capacity for item in node.settings.resources}
+    largest = node.settings.limits.max_message_bytes - MESSAGE_HEADROOM
     for task_id, shadow in view.live.items():
         units = all(1 <= units <= capacity.get(name, 0) for name, units in shadow.needs)
-        if shadow.spec.pool not in view.pools or not units:
+        if shadow.spec.pool not in view.pools or not units or shadow.spec.size > largest:
             raise fault("a task lives on that the configuration does not support", f"task {task_id}: {shadow.spec}")
 
 
@@ -112,6 +114,10 @@ def written(node: "Node") -> None:
     if differ := sorted(live.keys() ^ shadows.keys()):
         raise fault("live tasks are not those that were written", f"tasks {differ}")
     settled = not (node.engine.dependencies.held or node.engine.dependencies.unsettled)
+    for when, _, _, timer in node.engine.retries._heap:
+        task = timer.payload
+        if task is not None and not shadows[task.id].due <= when <= shadows[task.id].latest:
+            raise fault("a backoff is over at another time than was written", f"{task}: {when}")
     for task_id, task in live.items():
         shadow = shadows[task_id]
         if (task.status == RUNNING) != (shadow.status == RUNNING) or task.attempt != shadow.attempt:
@@ -214,9 +220,7 @@ def watched(node: "Node") -> None:
         for task_id in starts[seen[1] :] if request.all_transitions else ():
             if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
                 raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
-    node.holders.watching = {
-        ask: (max(seen[0], last_end), max(seen[1], last_start)) for ask, seen in watching.items()
-    }
+    node.holders.watching = {ask: (max(seen[0], last_end), max(seen[1], last_start)) for ask, seen in watching.items()}
 
 
 def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:

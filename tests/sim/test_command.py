@@ -125,7 +125,9 @@ def test_a_trace_of_a_bug_that_is_gone(sim, monkeypatch):
     (path,) = sim.folder.iterdir()
     done = sim("--replay", path.name)
     assert done.code == 5 and "DIVERGENCE: the replay of a trace is not the same run" in done.out
-    assert 'writes "hash": "" into it' in done.out
+    assert "expected, by the file:  hash " in done.out and "no failure" in done.out
+    assert done.out.endswith("\n1 seed failed.\n") and "0 steps" not in done.out
+    assert '"hash": "" into the file' in done.out
     text = path.read_text()
     path.write_text(re.sub(r'"code": "\w+"', '"code": "0123"', text))
     done = sim("--replay", path.name)

@@ -10,11 +10,14 @@ from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
 from cronoq_sansio.sim.plants.planting import Bed
 from cronoq_sansio.sim.progress import clock
+from cronoq_sansio.sim.run import Report
 from cronoq_sansio.sim.tally import JUDGED_SEEDS, JUDGED_STEPS, FoundPlant, Plants, Tally, Told
 
 WIDTH = 100
 NAMES = max(len(fault.name) for fault in FAULTS) + 2
 """The column of kinds of faults."""
+CUT = 300
+"""Characters of a line of details that people are shown; JSON has all of them."""
 EXCERPT = 60
 """Lines of a transcript that the report shows, the last ones; the trace gives all of it again."""
 
@@ -47,11 +50,19 @@ def _summary(tally: Tally) -> str:
             f"{clock(tally.seconds)}; an event costs {tally.cpu / tally.events * 1e6:.1f} µs of a core "
             f"= {tally.yardsticks / tally.events:.2f} × sum(range(1000))"
         )
+    if report.answered or report.refused:
+        lines += [line.replace("\0", " ") for line in hung("  calls of whole servers: ", _calls(report), WIDTH)]
     lines.append(
         f"  hash {report.hash}"
         + (f"; {_seeds(tally.compared)} compared with a second process" if tally.compared else "")
     )
     return "\n".join(lines) + "\n"
+
+
+def _calls(report: Report) -> str:
+    refused = sorted(report.refused.items(), key=lambda item: (-item[1], item[0]))
+    codes = ", ".join(f"{code}\0{calls:,}" for code, calls in refused)  # which may not be torn apart
+    return f"{report.answered:,} answered, {sum(report.refused.values()):,} refused" + (f" ({codes})" if codes else "")
 
 
 def failure_text(told: Told) -> str:
@@ -62,11 +73,11 @@ def failure_text(told: Told) -> str:
     if told.alike > 1:
         where += f"; {_seeds(told.alike)} failed like this, this is the first"
     lines.append(where)
-    lines += [f"  {line}" for line in failure.details.splitlines()]
+    lines += [f"  {line if len(line) <= CUT else line[: CUT - 1] + '…'}" for line in failure.details.splitlines()]
     if told.again:
         lines.append(f"  again:  {told.again}")
     if told.trace:
-        lines.append(f"  trace:  {told.trace} ({_size(failure)})")
+        lines.append(f"  trace:  {told.trace}" + (f" ({_size(failure)})" if failure.trace.steps else ""))
     if told.short is not None and told.short_trace:
         lines.append(f"  short:  {told.short_trace} ({_size(told.short)})")
     shown = told.short or failure
@@ -116,7 +127,9 @@ def verdict(tally: Tally) -> str:
     holes = tally.holes()
     if holes and not tally.told:
         lines += hung("Coverage has holes, these met nothing: ", "; ".join(holes), 120)
-    if not lines:
+    if tally.report.refused and not tally.report.answered:
+        lines.append("Every call was refused: this says next to nothing about the server.")
+    if not (tally.broken or tally.interrupted or tally.told or holes):
         lines.append("Nothing was broken." + _unjudged(tally))
     return "\n".join(lines) + "\n"
 
@@ -147,6 +160,8 @@ def as_json(tally: Tally, note: str = "") -> str:
             "us_per_event": _ratio(tally.cpu * 1e6, tally.events),
             "yardsticks_per_event": _ratio(tally.yardsticks, tally.events),
             "hash": report.hash,
+            "calls_answered": report.answered,
+            "calls_refused": dict(sorted(report.refused.items())),
             "faults": list(names(report.faults)),
             "coverage": coverage_json(report.coverage, report.faults),
             "holes": tally.holes(),

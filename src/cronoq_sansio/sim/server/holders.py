@@ -7,6 +7,7 @@ Only the holder's reports mean anything; all others are stale and must change no
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cronoq_sansio.limits import OUTBOUND_SPARE
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.messages_recurring import RemoveRecurring
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_FIRED = 200
 """Leases up to which all of them are looked at whenever timers fire."""
+CHANGES = (m.WorkerConnected, m.WorkerGone, m.StopRequested)
 EXPIRED, TIMED_OUT, CANCELLED_BY, SHUTDOWN = "lease expired", "attempt timed out", "cancelled", "shutdown"
 
 
@@ -74,7 +76,7 @@ class Asked:
 class Desk:
     """What the server owes one registered worker."""
 
-    __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots")
+    __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots", "told")
 
     def __init__(self, worker: "Worker", worker_id: int, slots: int, cap: int) -> None:
         self.id = worker_id
@@ -85,6 +87,8 @@ class Desk:
         self.cap = cap
         """The most that the server grants it."""
         self.held: dict[int, Hold] = {}
+        self.told: dict[int, bool] = {}
+        """Leases that it was told to stop and has not confirmed; False = perhaps it has, by what crossed that."""
         self.closing = False
 
 
@@ -118,6 +122,10 @@ class Holders:
         """Timers fire in this step."""
         self.alone = False
         """There is but one event in this step."""
+        self.calm = False
+        """No event of this step changes which workers there are, or what they offer."""
+        self.stale_least = self.stale_most = 0
+        """Reports for leases that their stream did not hold. What other events of the step did to it may be unknown."""
         self.grace: int | None = None
         """When a stop takes the leases back that are left."""
         self._stopping = self._pressed = False
@@ -151,6 +159,7 @@ class Holders:
         frozen = self._stopping or self._pressed
         stale = True
         self.alone = len(events) == 1
+        self.calm = not self._stopping
         self.wanted = None
         self.fired = type(events[-1]) is TimerFired if events else False
         if self._reported:
@@ -161,7 +170,7 @@ class Holders:
                 message = event.message
                 report = self._reports.get(type(message))
                 if report is None:
-                    stale = False
+                    stale = self.calm = False
                     if type(message) is m.SetSlots:
                         self._slots(event.stream, message)
                     elif type(message) is m.Register and event.stream in self.desks:
@@ -173,19 +182,35 @@ class Holders:
                 other = self._others.get(kind)
                 if other is not None:
                     other(event)
+                    if kind in CHANGES:
+                        self.calm = False
         self._view.frozen = frozen and (self._stopping or self._pressed)
         return stale and len(events) > 0
 
     def _over(self, stream: m.WorkerStream, message: Any) -> bool:
         hold = self._holding(stream, message.lease)
         if hold is None:
+            self._stale(stream, message)
             return False
+        if not self.alone:
+            self.stale_most += 1
         self._drop(hold)
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt:
             shadow.report = message
             self.over.append((hold, message))
         return True
+
+    def _stale(self, stream: m.WorkerStream, message: Any) -> None:
+        """It is counted, unless the worker confirms that it has stopped what it was told to stop, or has no say."""
+        desk, aborted = self.desks.get(stream), type(message) is m.AttemptAborted
+        if desk is not None and aborted and message.lease in desk.told:
+            certain = desk.told.pop(message.lease) and len(desk.told) < OUTBOUND_SPARE
+            self.stale_most += not certain
+            return
+        self.stale_most += 1
+        if desk is not None and not desk.closing and not self._stopping and (self.alone or not aborted):
+            self.stale_least += 1
 
     def followed(self) -> None:
         """The step is made: what its reports say of attempts has been written."""
@@ -405,6 +430,9 @@ class Holders:
 
     def _aborted(self, stream: m.WorkerStream, abort: m.AbortLease) -> None:
         hold = self._holding(stream, abort.lease)
+        desk = self.desks.get(stream)
+        if desk is not None:
+            desk.told[abort.lease] = hold is not None
         if hold is None:
             if self._reported.pop(abort.lease, None) is not stream:
                 raise fault("a worker is told to stop what it does not have", abort)

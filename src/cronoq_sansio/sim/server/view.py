@@ -140,6 +140,7 @@ class View:
             shadow = Shadow(row.spec, READY, 0, row.max_attempts, arrival)
             if state is not None and task_id not in self._damaged:
                 shadow.status, shadow.attempt, shadow.first_started = state.status, state.attempt, state.first_started
+                shadow.last_started, shadow.message = state.last_started, state.message
                 if type(state) is TaskChanged and state.status == RETRYING:
                     due = min(state.due - self.offset, self.now + self._policy(shadow.spec).max_backoff)
                     shadow.due = shadow.latest = due
@@ -256,7 +257,10 @@ class View:
             raise fault("an attempt starts at another time than now", f"{record} at {now} + {self.offset}")
         if record.first_started != (shadow.first_started or record.last_started):
             raise fault("the first start of a task is another one", f"{record}, before: {shadow.first_started}")
+        if record.message != shadow.message:
+            raise fault("the last error of a task is another one", f"{record}, before: {shadow.message!r}")
         shadow.first_started = record.first_started
+        shadow.before, shadow.last_started = shadow.last_started, record.last_started
         if shadow.lanes is not None:
             self._check_turn(record.task_id, shadow, shadow.lanes)
         for name, units in shadow.needs:
@@ -307,6 +311,10 @@ class View:
             self.units[name].returned(units, self.now)
         if not record.attempt:
             shadow.first_started = 0
+        shadow.last_started = shadow.before
+        if record.message != shadow.message:
+            raise fault("the last error of a task is another one", f"{record}, before: {shadow.message!r}")
+        self._check_starts(record, shadow)
         if shadow.lanes is not None:
             heappush(shadow.lanes[shadow.spec.priority], record.task_id)
         self.running -= 1
@@ -318,9 +326,25 @@ class View:
         if record.attempt >= shadow.max_attempts:
             raise fault("a task is to be repeated that has no attempt left", record)
         shadow.due, shadow.latest = record.due - self._high, record.due - self._low
+        self._check_starts(record, shadow)
         self._check_backoff(record, shadow)
+        self._check_error(record, shadow)
+        shadow.message = record.message
         self.counts["retries"] += 1
         self._leave(shadow)
+
+    def _check_starts(self, record: TaskChanged | TaskFinished, shadow: Shadow) -> None:
+        """What does not begin an attempt does not change when the first and the last one began."""
+        if record.first_started != shadow.first_started or record.last_started != shadow.last_started:
+            details = f"{record}, before: {shadow.first_started} {shadow.last_started}"
+            raise fault("a task has started at another time than before", details)
+
+    def _check_error(self, record: TaskChanged | TaskFinished, shadow: Shadow) -> None:
+        """Whatever did not succeed says why; the reason that a worker gave stays what it was."""
+        report = shadow.report if shadow.status == RUNNING else None
+        told = report.message if type(report) is m.Fail and record.status != CANCELLED else ""
+        if not record.message or (told and record.message != told):
+            raise fault("an attempt fails for another reason than there was", f"{record}, reported: {report}")
 
     def _check_backoff(self, record: TaskChanged, shadow: Shadow) -> None:
         policy, report = self._policy(shadow.spec), shadow.report
@@ -354,6 +378,11 @@ class View:
             raise fault("a task ends as none may", f"from {TaskStatus(shadow.status).name} to {record}")
         if record.attempt != shadow.attempt:
             raise fault("a task ends with another number of attempts", f"{record}, before: {shadow.attempt}")
+        self._check_starts(record, shadow)
+        if status != SUCCEEDED:
+            self._check_error(record, shadow)
+        elif record.message:
+            raise fault("a task succeeds with an error", record)
         self._check_end(record, shadow)
         if shadow.status == RUNNING:
             self._leave(shadow)

@@ -108,7 +108,8 @@ class ServerWorld:
         self.coverage = Coverage()
         self.machine = machine or machine_of
         self.events = 0
-        self.scans = 0
+        self.next_rebuilt = 0
+        """Events after which an engine is made of the rows again (`rebuilt.py`)."""
         self._hash = OFFSET ^ seed
         self.words = 0
         """Of what was said since they were mixed in last: tasks, their status, leases, codes of refusals."""

@@ -4,6 +4,7 @@ What a term has written and the store does not have yet is put into a copy of th
 one looks. It costs about 15 µs per row that is loaded: `when_due` spends a share of a run on it, whatever there is.
 """
 
+from collections.abc import Collection
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -49,7 +50,7 @@ def check(node: "Node") -> bool:
         *_tasks(mine, other, frozenset(node.view.starts)),
         *_differ("dependencies", _edges(mine), _edges(other)),
         *_differ("schedules", _schedules(mine, node), _schedules(other, node)),
-        *_differ("keys of finished tasks", _retained(mine, since), _retained(other, since)),
+        *_differ("keys of finished tasks", *_retained(mine, other, since, node.damaged)),
     ]
     if wrong:
         raise Violation(Kind.SAFETY, "an engine rebuilt from the store is another one", "; ".join(wrong[:8]))
@@ -175,11 +176,16 @@ def _oldest(engine: Engine) -> int:
     return finished[0].expires if len(finished) >= engine.limits.key_retention_max > 0 else 0
 
 
-def _retained(engine: Engine, since: int) -> dict[str, object]:
-    """By key, what is remembered longer than that."""
-    known = engine.tasks._keys
-    return {
-        key: (held.task_id, held.status)
-        for key, held in known.items()
-        if isinstance(held, Retained) and held.expires > since
-    }
+def _retained(
+    mine: Engine, other: Engine, since: int, damaged: Collection[int]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """By key, what is remembered longer than that. A term does not know the keys of tasks whose rows it cannot read."""
+    found = [
+        {key: held for key, held in engine.tasks._keys.items() if isinstance(held, Retained) and held.expires > since}
+        for engine in (mine, other)
+    ]
+    unread = {key for known in found for key, held in known.items() if held.task_id in damaged}
+    first, second = (
+        {key: (held.task_id, held.status) for key, held in known.items() if key not in unread} for known in found
+    )
+    return first, second

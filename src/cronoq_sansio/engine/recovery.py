@@ -18,6 +18,7 @@ policy's maximum from now, a wait for keys lasts at most its whole length.
 """
 
 from collections.abc import Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import dependencies, lifecycle, retry
@@ -87,7 +88,7 @@ class Recovery:
         """Bring up to `units` rows to life; False when none is left."""
         if self._work is None:
             self._work = self._settle_all()
-        return all(next(self._work, self) is not self for _ in range(units))
+        return len(list(islice(self._work, units))) == units
 
     def _settle_all(self) -> Iterator[None]:
         """One row or one edge's end per turn. Retention first, so that a live task has the last word on its key."""

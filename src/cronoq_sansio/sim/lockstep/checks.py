@@ -24,10 +24,12 @@ from cronoq_sansio.errors import Rejection
 from cronoq_sansio.sim.lockstep import model_rules as rules
 from cronoq_sansio.sim.lockstep import model_starts as starts
 from cronoq_sansio.sim.lockstep.model import Model, Said
-from cronoq_sansio.sim.lockstep.model_state import NaiveFigures
+from cronoq_sansio.sim.lockstep.model_state import NaiveEdge, NaiveFigures
 from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
 
+NEW = (int(TaskStatus.READY), 0, 0)  #: of a row whose state was never written
+NAMES = {int(status): status.name for status in TaskStatus}
 AT_ONCE = ("aborted", "dropped")  #: what is said of these waits for nothing
 
 
@@ -46,9 +48,9 @@ def said_by(step: EngineStep) -> list[Said]:
             lease = action.lease
             found.append(("dispatched", lease.task.id, lease.attempt, lease.id, lease.group))
         elif type(action) is TaskEnded:
-            found.append(("ended", action.task.id, TaskStatus(action.task.status).name))
+            found.append(("ended", action.task.id, NAMES[action.task.status]))
         elif type(action) is TaskMoved:
-            found.append(("moved", action.task_id, TaskStatus(action.status).name, action.attempt))
+            found.append(("moved", action.task_id, NAMES[action.status], action.attempt))
         else:
             assert type(action) is Answer
             found.append(answer(action))
@@ -107,9 +109,7 @@ def view_of(engine: Engine, model: Model) -> dict[str, object]:
     """An engine as the model sees it. Until that is `swept`, parents that recovery brought are not remembered."""
     tasks, schedules = engine.tasks, engine.recurring._schedules
     return {
-        "tasks": {
-            task.id: (TaskStatus(task.status).name, task.attempt, task.pool.name) for task in tasks.live.values()
-        },
+        "tasks": {task.id: (NAMES[task.status], task.attempt, task.pool.name) for task in tasks.live.values()},
         "pending": {name: pool.pending_by_class for name, pool in engine.pools.items()},
         "groups": {
             name: sorted(
@@ -187,43 +187,50 @@ def snapshot_of(engine: Engine) -> dict[str, object]:
 def idle(model: Model) -> list[str]:
     """Tasks that could start and do not: slot and units are there. None may be left after a step."""
     ready = [task for task in model.tasks.values() if task.status == TaskStatus.READY]
+    pools = {task.pool.name: task.pool for task in (*ready, *model.starting.values())}
+    free = {name: rules.free_groups(model, pool) for name, pool in pools.items()}
     found = [
         f"task {task.id} in pool {task.spec.pool}"
         for task in ready
-        if rules.fits(model, task) and (task.hold is not None or rules.groups_with_room(model, task))
+        if (task.hold is not None or rules.serving(free[task.spec.pool], task)) and rules.fits(model, task)
     ]
     wanting = [
         task
-        for task in model.tasks.values()
-        if task.wants and starts.may_hold(model, task.pool) and rules.groups_with_room(model, task)
+        for task in model.starting.values()
+        if task.wants and starts.may_hold(model, task.pool) and rules.serving(free[task.spec.pool], task)
     ]
     return found + [f"task {task.id} in pool {task.spec.pool} has no slot held for it" for task in wanting]
 
 
 def stored_otherwise(model: Model, store: NaiveStore) -> list[str]:
     """Where the rows of live tasks are not what the model says they are."""
-    found = [f"task {task_id} is live and has no row" for task_id in model.tasks if task_id not in store.inserted]
-    for task_id in store.inserted:
-        state, task = store.states.get(task_id), model.tasks.get(task_id)
-        if task is None:
-            if type(state) is not TaskFinished:
-                found.append(f"task {task_id} has ended, its row says {state}")
+    live, inserted, states = model.tasks, store.inserted, store.states
+    found = [
+        f"task {task_id} has ended, its row says {states.get(task_id)}"
+        for task_id in store.live()
+        if task_id not in live
+    ]
+    for task_id, task in live.items():
+        row, state = inserted.get(task_id), states.get(task_id)
+        if row is None:
+            found.append(f"task {task_id} is live and has no row")
             continue
-        status, attempt, due = TaskStatus.READY, 0, 0
-        if type(state) is TaskChanged:
-            status, attempt, due = TaskStatus(state.status), state.attempt, state.due
+        stored = (state.status, state.attempt, state.due) if type(state) is TaskChanged else NEW
         expected = (task.stored_status, task.stored_attempt, task.stored_due)
-        if type(state) is TaskFinished or expected != (status, attempt, due):
+        if type(state) is TaskFinished or expected != stored:
             found.append(f"task {task_id} should be stored as {expected}, its row says {state}")
-        if store.inserted[task_id].spec != task.spec:
-            found.append(f"task {task_id} should be stored as {task.spec}, its row says {store.inserted[task_id].spec}")
-        edges = [(edge.parent, edge.key, edge.condition) for edge in store.inserted[task_id].edges]
-        wanted = [
-            (0 if edge.unsaid else edge.parent, edge.unsaid or edge.key, edge.condition) for edge in task.stored_edges
-        ]
-        if edges != wanted:
-            found.append(f"task {task_id} should be stored with edges {wanted}, the rows say {edges}")
+        if row.spec != task.spec:
+            found.append(f"task {task_id} should be stored as {task.spec}, its row says {row.spec}")
+        if row.edges or task.stored_edges:
+            edges = [(edge.parent, edge.key, edge.condition) for edge in row.edges]
+            wanted = [_stored(edge) for edge in task.stored_edges]
+            if edges != wanted:
+                found.append(f"task {task_id} should be stored with edges {wanted}, the rows say {edges}")
     return [*found, *_schedules_stored_otherwise(model, store)]
+
+
+def _stored(edge: NaiveEdge) -> tuple[int, str, int]:
+    return (0 if edge.unsaid else edge.parent, edge.unsaid or edge.key, edge.condition)
 
 
 def _schedules_stored_otherwise(model: Model, store: NaiveStore) -> list[str]:

@@ -67,6 +67,8 @@ class Model:
         self.next_task = first_task_id
         self.next_lease = first_lease_id
         self.tasks: dict[int, NaiveTask] = {}
+        self.starting: dict[int, NaiveTask] = {}
+        """Those of them with a fixed start."""
         self.leases: list[NaiveLease] = []
         self.groups: list[NaiveGroup] = []
         self.resources = {resource.name: NaiveResource(resource, now) for resource in settings.resources}
@@ -201,9 +203,15 @@ class Model:
         if self.watched:
             self.said.append(("moved", task.id, task.status.name, task.attempt))
 
+    def bring(self, task: NaiveTask) -> None:
+        """A task lives."""
+        self.tasks[task.id] = task
+        if task.fixed:
+            self.starting[task.id] = task
+
     def admit(self, task: NaiveTask, *, runs: bool = True) -> None:
         """A new task; it has its edges. `runs`: it will once they are met."""
-        self.tasks[task.id] = task
+        self.bring(task)
         self.totals["submitted"] += 1
         for scale in self.scales:
             scale.arrivals += scale.pool is task.pool and not task.fixed
@@ -320,6 +328,7 @@ class Model:
     def end(self, task: NaiveTask, status: TaskStatus) -> None:
         """A task has ended."""
         del self.tasks[task.id]
+        self.starting.pop(task.id, None)
         expires = self.now + self.limits.key_retention
         ended = NaiveEnded(task.id, task.spec.pool, task.spec.key, status, self.wall(), expires)
         self.remember(ended)

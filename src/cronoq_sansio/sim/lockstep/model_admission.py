@@ -135,7 +135,7 @@ def absolute(spec: TaskSpec, arrival: int) -> TaskSpec:
         asked = replace(asked, deadline=arrival + asked.deadline_in, deadline_in=None)
     if asked is not None and asked.start_in is not None:
         asked = replace(asked, start=arrival + asked.start_in, start_in=None)
-    return replace(spec, scheduling=asked)
+    return spec if asked is spec.scheduling else replace(spec, scheduling=asked)
 
 
 # --- a batch

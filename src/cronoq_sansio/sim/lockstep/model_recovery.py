@@ -35,7 +35,7 @@ def recover(model: Model, rows: Sequence[LoadedRecord]) -> None:
             model.remember(NaiveEnded(end.task_id, end.pool, end.key, TaskStatus(end.status), end.finished, expires))
     loaded.sort(key=lambda row: row.inserted.task_id)
     for live in loaded:
-        model.tasks[live.inserted.task_id] = revived(model, live)
+        model.bring(revived(model, live))
     for live in loaded:
         resume(model, model.tasks[live.inserted.task_id], live.changed)
     for task in [task for task in model.tasks.values() if task.status == TaskStatus.BLOCKED]:

@@ -3,7 +3,7 @@
 Functions here look at the model and change nothing, but for `pump` at the end, which calls, parks and starts.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
@@ -75,7 +75,7 @@ def carries(labels: Labels, demand: Labels) -> bool:
 
 def busy(model: "Model", group: NaiveGroup) -> int:
     """Slots of the group that leases fill."""
-    return sum(lease.task.pool.name == group.pool and lease.labels == group.labels for lease in model.leases)
+    return sum(lease.labels == group.labels and lease.task.pool.name == group.pool for lease in model.leases)
 
 
 def filled(model: "Model", group: NaiveGroup) -> int:
@@ -85,14 +85,18 @@ def filled(model: "Model", group: NaiveGroup) -> int:
 
 def groups_with_room(model: "Model", task: NaiveTask) -> list[NaiveGroup]:
     """Groups that could run the task now, best first."""
-    found = [
-        group
-        for group in model.groups
-        if group.pool == task.pool.name
-        and carries(group.labels, task.asked.labels)
-        and filled(model, group) < group.capacity
-    ]
-    return sorted(found, key=lambda group: rank(model, group))
+    return serving(free_groups(model, task.pool), task)
+
+
+def free_groups(model: "Model", pool: PoolSettings) -> list[NaiveGroup]:
+    """Groups of the pool with a free slot, best first."""
+    found = [group for group in model.groups if group.pool == pool.name and filled(model, group) < group.capacity]
+    return sorted(found, key=lambda group: rank(model, group)) if len(found) > 1 else found
+
+
+def serving(free: Iterable[NaiveGroup], task: NaiveTask) -> list[NaiveGroup]:
+    """Those of these groups that could run the task."""
+    return [group for group in free if carries(group.labels, task.asked.labels)]
 
 
 def rank(model: "Model", group: NaiveGroup) -> tuple[int, int, int]:
@@ -142,24 +146,21 @@ def urgency(model: "Model", task: NaiveTask) -> int:
     return 5_000 * SECOND + min(100 * -slack, 3_000 * SECOND)
 
 
-def heads(model: "Model", pool: PoolSettings) -> list[NaiveTask]:
+def heads(model: "Model", pool: PoolSettings, free: Sequence[NaiveGroup]) -> list[NaiveTask]:
     """Of each class, the first task with a deadline and the first one without, of those that a worker could run now."""
-    candidates = [task for task in model.tasks.values() if task.queued and task.pool is pool and not task.fixed]
-    candidates = [task for task in candidates if groups_with_room(model, task)]
-    found = []
-    for priority in range(len(POINTS)):
-        of_class = [task for task in candidates if task.priority == priority]
-        urgent = [task for task in of_class if task.asked.deadline is not None]
-        others = [task for task in of_class if task.asked.deadline is None]
-        found += sorted(urgent, key=lambda task: (task.latest_start, task.id))[:1]
-        found += sorted(others, key=lambda task: (task.tag, task.id))[:1]
-    return found
+    urgent: list[list[NaiveTask]] = [[] for _ in POINTS]
+    others: list[list[NaiveTask]] = [[] for _ in POINTS]
+    for task in model.tasks.values():
+        if task.pool is pool and task.queued and not task.fixed and serving(free, task):
+            (others if task.asked.deadline is None else urgent)[task.priority].append(task)
+    found = [min(of_class, key=lambda task: (task.latest_start, task.id)) for of_class in urgent if of_class]
+    return found + [min(of_class, key=lambda task: (task.tag, task.id)) for of_class in others if of_class]
 
 
-def best(model: "Model", pool: PoolSettings) -> NaiveTask | None:
-    """The task of the pool that runs next; None when none can."""
-    ranked = sorted(heads(model, pool), key=lambda task: (-score(model, task), task.priority, task.id))
-    return ranked[0] if ranked else None
+def best(model: "Model", pool: PoolSettings, free: Sequence[NaiveGroup]) -> NaiveTask | None:
+    """The task of the pool that runs next on one of these; None when none can."""
+    found = heads(model, pool, free)
+    return min(found, key=lambda task: (-score(model, task), task.priority, task.id), default=None)
 
 
 # --- resources
@@ -262,13 +263,18 @@ def serve(model: "Model", pool: PoolSettings) -> bool:
         group = next(group for group in model.groups if (group.pool, group.labels) == (pool.name, task.hold))
         begin(model, task, group)
         return True
-    task = starts.next_wanting(model, pool)
+    if not any(task.pool is pool and (task.queued or task.wants) for task in model.tasks.values()):
+        return False
+    free = free_groups(model, pool)
+    if not free:
+        return False
+    task = starts.next_wanting(model, pool, free)
     if task is not None:
         starts.hold(model, task)
         return True
-    task = starts.next_due(model, pool) or best(model, pool)
+    task = starts.next_due(model, pool, free) or best(model, pool, free)
     if task is not None:
-        begin(model, task, groups_with_room(model, task)[0])
+        begin(model, task, serving(free, task)[0])
         return True
     return False
 

@@ -3,7 +3,6 @@
 Integers only: rates are in millionths of a task per second, slots in millionths of a slot.
 """
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.clock import SECOND
@@ -60,14 +59,11 @@ def demand(model: "Model", scale: NaiveScale, at: int) -> int:
     """Slots that the pool needs, in millionths."""
     pool = scale.pool
     service = model.learned.mean(pool)
-    backlog = [
-        sum(
-            task.pool is pool and task.priority == priority and task.status == TaskStatus.READY and not task.fixed
-            for task in model.tasks.values()
-        )
-        for priority in range(CLASSES)
-    ]
-    base = int(Fraction(scale.rate) * service / Fraction(pool.target_utilization) / SECOND)
+    backlog = [0] * CLASSES
+    for task in model.tasks.values():
+        backlog[task.priority] += task.pool is pool and task.status == TaskStatus.READY and not task.fixed
+    part, whole = pool.target_utilization.as_integer_ratio()
+    base = scale.rate * service * whole // (part * SECOND)
     drain = sum(backlog) * MILLION * service // pool.drain_time
     aims = [
         sum(backlog[: priority + 1]) * MILLION * service // aim
@@ -84,7 +80,7 @@ def coming(model: "Model", pool: PoolSettings, at: int) -> int:
     wall = at + model.wall_offset
     unstarted = [
         task.reserved
-        for task in starts.fixed(model)
+        for task in model.starting.values()
         if task.pool is pool and not task.attempt and task.reserved[0] < task.reserved[1]
     ]
     return starts.peak(unstarted, (wall, wall + HORIZON))

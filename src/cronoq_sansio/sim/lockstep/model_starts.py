@@ -4,6 +4,7 @@ Everything is counted from the live tasks: what is reserved, who wants a slot to
 is in `model_rules.py`; it asks here for whom it should do something next.
 """
 
+from collections.abc import Sequence
 from math import floor
 from typing import TYPE_CHECKING
 
@@ -46,7 +47,7 @@ def estimate(model: "Model", spec: TaskSpec, pool: PoolSettings) -> int:
 
 def reservations(model: "Model", pool: PoolSettings) -> list[Interval]:
     """Those of live tasks, in order."""
-    found = [task.reserved for task in model.tasks.values() if task.fixed and task.pool is pool]
+    found = [task.reserved for task in model.starting.values() if task.pool is pool]
     return sorted((begin, end) for begin, end in found if begin < end)
 
 
@@ -121,8 +122,7 @@ def moments(model: "Model") -> list[int]:
 
 def fixed(model: "Model") -> list[NaiveTask]:
     """Live tasks with a fixed start, earliest first."""
-    found = [task for task in model.tasks.values() if task.fixed]
-    return sorted(found, key=lambda task: (task.fixed_start, task.id))
+    return sorted(model.starting.values(), key=lambda task: (task.fixed_start, task.id))
 
 
 def scheduled(model: "Model") -> list[NaiveTask]:
@@ -143,18 +143,18 @@ def may_hold(model: "Model", pool: PoolSettings) -> bool:
     return sum(held(model, group) for group in groups) < most
 
 
-def next_wanting(model: "Model", pool: PoolSettings) -> NaiveTask | None:
+def next_wanting(model: "Model", pool: PoolSettings, free: Sequence[NaiveGroup]) -> NaiveTask | None:
     """For whom a free slot should be held; no more are held than may be reserved of the slots there are."""
-    if not may_hold(model, pool):
-        return None
     wanting = [task for task in fixed(model) if task.pool is pool and task.wants]
-    return next((task for task in wanting if rules.groups_with_room(model, task)), None)
+    if not wanting or not may_hold(model, pool):
+        return None
+    return next((task for task in wanting if rules.serving(free, task)), None)
 
 
-def next_due(model: "Model", pool: PoolSettings) -> NaiveTask | None:
+def next_due(model: "Model", pool: PoolSettings, free: Sequence[NaiveGroup]) -> NaiveTask | None:
     """Whose start has come without a slot, and whom a free one serves."""
     due = [task for task in fixed(model) if task.pool is pool and task.queued and task.hold is None]
-    return next((task for task in due if rules.groups_with_room(model, task)), None)
+    return next((task for task in due if rules.serving(free, task)), None)
 
 
 # --- holds
@@ -162,12 +162,12 @@ def next_due(model: "Model", pool: PoolSettings) -> NaiveTask | None:
 
 def held(model: "Model", group: NaiveGroup) -> int:
     """Slots of the group that are held."""
-    return len(holders(model, group))
+    return sum(task.hold == group.labels and task.pool.name == group.pool for task in model.starting.values())
 
 
 def holders(model: "Model", group: NaiveGroup) -> list[NaiveTask]:
     """For whom."""
-    return [task for task in fixed(model) if task.pool.name == group.pool and task.hold == group.labels]
+    return [task for task in fixed(model) if task.hold == group.labels and task.pool.name == group.pool]
 
 
 def hold(model: "Model", task: NaiveTask) -> None:

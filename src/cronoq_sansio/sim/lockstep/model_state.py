@@ -39,6 +39,16 @@ class NaiveTask:
         self.pool = pool
         self.policy = policy
         self.asked = spec.scheduling or PLAIN
+        self.priority = spec.priority
+        """Index of its class."""
+        self.fixed = self.asked.start is not None
+        """It has a fixed start."""
+        self.fixed_start = self.asked.start or 0
+        """Of a task that has one, wall time."""
+        self.latest = self.fixed_start + self.asked.tolerance
+        """The latest wall time at which a fixed start is in time."""
+        self.schedule = dict(spec.tags).get(RECURRING, "") if spec.tags else ""
+        """Name of the schedule that it is an occurrence of; empty without."""
         self.arrival = arrival
         """On the `now` scale."""
         self.stored_arrival = created
@@ -73,35 +83,9 @@ class NaiveTask:
         """Wall time."""
 
     @property
-    def priority(self) -> int:
-        """Index of its class."""
-        return self.spec.priority
-
-    @property
-    def fixed(self) -> bool:
-        """It has a fixed start."""
-        return self.asked.start is not None
-
-    @property
-    def fixed_start(self) -> int:
-        """Of a task that has one, wall time."""
-        assert self.asked.start is not None
-        return self.asked.start
-
-    @property
-    def latest(self) -> int:
-        """The latest wall time at which a fixed start is in time."""
-        return self.fixed_start + self.asked.tolerance
-
-    @property
     def reserved(self) -> tuple[int, int]:
         """What a fixed start reserves: from, and until before."""
         return self.fixed_start - self.asked.tolerance, self.latest + self.estimate
-
-    @property
-    def schedule(self) -> str:
-        """Name of the schedule that it is an occurrence of; empty without."""
-        return dict(self.spec.tags).get(RECURRING, "")
 
     @property
     def queued(self) -> bool:

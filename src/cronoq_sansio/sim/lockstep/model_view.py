@@ -17,13 +17,13 @@ def view(model: "Model") -> dict[str, object]:
     """By subject."""
     pools = model.settings.pools
     tasks = list(model.tasks.values())
-    pending = [task for task in tasks if task.status != TaskStatus.RUNNING]
+    pending = {pool.name: [0, 0, 0, 0] for pool in pools}
+    for task in tasks:
+        if task.status != TaskStatus.RUNNING:
+            pending[task.spec.pool][task.priority] += 1
     return {
         "tasks": {task.id: (task.status.name, task.attempt, task.spec.pool) for task in tasks},
-        "pending": {
-            pool.name: [sum(task.pool is pool and task.priority == index for task in pending) for index in range(4)]
-            for pool in pools
-        },
+        "pending": pending,
         "groups": {
             pool.name: sorted(
                 (group.labels, group.capacity, rules.busy(model, group), starts.held(model, group))
@@ -36,7 +36,7 @@ def view(model: "Model") -> dict[str, object]:
         "plans": {
             task.id: plan(task) for task in tasks if task.spec.scheduling is not None or rules.has_shares(task.pool)
         },
-        "starts": {task.id: (task.hold, task.wants) for task in tasks if task.fixed},
+        "starts": {task.id: (task.hold, task.wants) for task in model.starting.values()},
         "calendar": {pool.name: starts.reservations(model, pool) for pool in pools},
         "remembered": sorted(ended.id for ended in model.remembered if model.swept or ended.expires > model.now),
         "schedules": {

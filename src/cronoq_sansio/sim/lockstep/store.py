@@ -1,6 +1,6 @@
 """The simplest store there is: the last record of each row. What a real one must look like from the engine."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,8 @@ class NaiveStore:
         self.schedules: dict[str, RecurringStored] = {}
         self.fired: dict[str, RecurringFired] = {}
         self._live: dict[int, None] = {}
-        self._ended: dict[int, None] = {}
+        self.ended: dict[int, TaskFinished] = {}
+        """The states of the tasks that have ended, the first end first."""
 
     def copy(self) -> "NaiveStore":
         """The same rows in a store of its own."""
@@ -43,7 +44,7 @@ class NaiveStore:
         other.schedules = dict(self.schedules)
         other.fired = dict(self.fired)
         other._live = dict(self._live)
-        other._ended = dict(self._ended)
+        other.ended = dict(self.ended)
         return other
 
     def write(self, records: Iterable[Record]) -> None:
@@ -53,13 +54,16 @@ class NaiveStore:
             kind = type(record)
             if kind is TaskChanged:
                 self.states[record.task_id] = record
+                if record.task_id in self.ended:  # which is wrong, and whoever compares shall see it
+                    del self.ended[record.task_id]
+                    self._live[record.task_id] = None
             elif kind is TaskFinished:
                 self.states[record.task_id] = record
-                self._ended[record.task_id] = None
+                self.ended[record.task_id] = record
                 self._live.pop(record.task_id, None)
             elif kind is TaskInserted:
                 self.inserted[record.task_id] = record
-                if record.task_id not in self._ended:
+                if record.task_id not in self.ended:
                     self._live[record.task_id] = None
             elif kind is OutputStored:
                 self.outputs[record.task_id] = record
@@ -94,14 +98,6 @@ class NaiveStore:
             task_id for task_id in self._live if task_id in inserted and type(states.get(task_id)) is not TaskFinished
         ]
 
-    def ends(self) -> Iterator[tuple[int, TaskFinished]]:
-        """The rows of the tasks that have ended, by id, the first end first."""
-        states = self.states
-        for task_id in self._ended:
-            state = states[task_id]
-            if type(state) is TaskFinished:
-                yield task_id, state
-
     def rows(self, since: int = 0) -> list[LoadedRecord]:
         """What recovery reads: schedules, live tasks, and finished ones since then or that a live one depends on."""
         found: list[LoadedRecord] = []
@@ -112,7 +108,7 @@ class NaiveStore:
             assert not isinstance(state, TaskFinished)
             found.append(TaskLoaded(row, state))
             parents.update([edge.parent for edge in row.edges])
-        for task_id, end in self.ends():
+        for task_id, end in self.ended.items():
             if end.finished >= since or task_id in parents:
                 asked = inserted[task_id].spec
                 found.append(FinishedLoaded(task_id, asked.pool, asked.key, end.status, end.finished))

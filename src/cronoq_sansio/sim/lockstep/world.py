@@ -170,12 +170,15 @@ class World:
         dispatched = not self.model.held and [type(event) for event in deed.events] != [ev.LeasesReleased]
         if dispatched and (idle := checks.idle(self.model)):
             raise self._divergence("a task waits although it could start", idle)
-        fired = type(deed.events[-1]) is ev.TimerFired if deed.events else False
-        due, expected_due = self.engine.next_timeout(), self.model.due()
-        idle_again = expected_due is None or expected_due > self.engine.now
-        if fired and idle_again and due is not None and due <= self.engine.now:
-            raise self._divergence("a timer fired and is due again at once", [])
+        if deed.events and type(deed.events[-1]) is ev.TimerFired:
+            self._rests()
         return found
+
+    def _rests(self) -> None:
+        """After a timer fired nothing is due by now, unless the model says so."""
+        due, expected, now = self.engine.next_timeout(), self.model.due(), self.engine.now
+        if (expected is None or expected > now) and due is not None and due <= now:
+            raise self._divergence("a timer fired and is due again at once", [])
 
     def _take(self, step: EngineStep, expected: Sequence[Said]) -> list[Said]:
         found = checks.said_by(step)

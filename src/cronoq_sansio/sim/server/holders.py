@@ -164,11 +164,12 @@ class Holders:
         self.fired = type(events[-1]) is TimerFired if events else False
         if self._reported:
             self._reported = {}
+        reports, others, sent = self._reports, self._others, m.WorkerSent
         for event in events:
             kind = type(event)
-            if kind is m.WorkerSent:
+            if kind is sent:
                 message = event.message
-                report = self._reports.get(type(message))
+                report = reports.get(type(message))
                 if report is None:
                     stale = self.calm = False
                     if type(message) is m.SetSlots:
@@ -179,7 +180,7 @@ class Holders:
                     stale = False
             else:
                 stale = False
-                other = self._others.get(kind)
+                other = others.get(kind)
                 if other is not None:
                     other(event)
                     if kind in CHANGES:
@@ -288,10 +289,12 @@ class Holders:
         return True
 
     def _beat(self, stream: m.WorkerStream, message: m.Heartbeat) -> bool:
-        hold = self._holding(stream, message.lease)
-        if hold is None:
+        hold = self.held.get(message.lease)
+        if hold is None or hold.stream is not stream:
             return False
-        hold.beat = max(hold.beat, self._node.now - self.excused)
+        now = self._node.now - self.excused
+        if now > hold.beat:
+            hold.beat = now
         return True
 
     def _holding(self, stream: m.WorkerStream, lease: int) -> Hold | None:
@@ -312,11 +315,14 @@ class Holders:
             desk.slots = min(message.slots, desk.cap)
 
     def _call(self, event: m.CallReceived) -> None:
-        world = self._node.world
+        node = self._node
+        world = node.world
         request: Any = event.request
         highest, ends = world.ledger.highest, self._view.keys.count
-        self.calls[event.call] = Asked(self._node.now, world.events, highest, ends, event.deadline, request)
+        self.calls[event.call] = Asked(node.now, world.events, highest, ends, event.deadline, request)
         kind = type(request)
+        if kind is m.Submit:
+            return
         if kind is m.SubmitBatch:
             ask: Any = event.call.sink
             world.ledger.tried(ask.marker)
@@ -372,7 +378,7 @@ class Holders:
             raise fault("a lease goes to a worker that is not registered", f"{lease} of task {lease.task.id}")
         spec = lease.task.spec
         required = spec.scheduling.labels if spec.scheduling is not None else ()
-        if desk.pool != spec.pool or not set(required) <= set(desk.labels):
+        if desk.pool != spec.pool or (required and not set(required) <= set(desk.labels)):
             raise fault("a lease goes to a worker that may not run it", f"{lease}: {spec}, {desk.pool} {desk.labels}")
         if len(desk.held) >= desk.slots:
             raise fault("a lease goes to a worker without a free slot", f"{lease}: {desk.slots}, {desk.held}")

@@ -127,7 +127,8 @@ class Node:
     def _handle(self, events: Sequence[Any]) -> None:
         if not self.serving:
             return
-        world, now = self.world, self.now
+        world = self.world
+        now = world.now + self.skew
         world.count(self, events)
         before = checks.digest(self) if self.holders.heard(events) else None
         step = self.outbox.handle(events, now)

@@ -7,6 +7,7 @@ calls it (`operators.py`): whether a transaction reaches it, and whether anybody
 
 from bisect import bisect_right, insort
 from collections.abc import Sequence
+from typing import Any
 
 from cronoq_sansio.engine.records import (
     EdgeResolved,
@@ -51,17 +52,16 @@ class SimStore:
         """One transaction. Raises `Fenced`, and writes nothing, when somebody else has claimed the store since."""
         if epoch != self.epoch:
             raise Fenced
-        for record in records:
+        rows: Sequence[Any] = records
+        for record in rows:
             kind = type(record)
             if kind is TaskInserted:
-                assert isinstance(record, TaskInserted)
-                self._highest = max(self._highest, record.task_id)
+                if record.task_id > self._highest:
+                    self._highest = record.task_id
                 if record.spec.key:
                     self._by_key[record.spec.key] = record.task_id
-            elif kind is TaskFinished:
-                assert isinstance(record, TaskFinished)
-                if type(self.rows.states.get(record.task_id)) is not TaskFinished:
-                    insort(self._finished, record.task_id)
+            elif kind is TaskFinished and record.task_id not in self.rows.ended:
+                insort(self._finished, record.task_id)
         self.rows.write(records)
 
     def load(self, since: int) -> list[LoadedRecord]:

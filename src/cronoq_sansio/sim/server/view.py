@@ -200,12 +200,13 @@ class View:
             raise fault("a task is taken in while none may be", record)
         if record.max_attempts != self._policy(spec).max_attempts:
             raise fault("a task may have another number of attempts than was asked for", record)
-        if not self.now + self._low <= record.arrival <= self.now + self._high:
+        now = self.now
+        if not now + self._low <= record.arrival <= now + self._high:
             raise fault("a task arrives at another time than now", f"{record} at {self.now} + {self.offset}")
         if spec.key:
             self.keys.give(spec.key, task_id)
             self.edges.name(task_id, spec.key)
-        shadow = Shadow(spec, READY, 0, record.max_attempts, self.now)
+        shadow = Shadow(spec, READY, 0, record.max_attempts, now)
         self._add(task_id, shadow)
         self.counts["submitted"] += 1
         if spec.scheduling is not None and (record.edges or spec.scheduling.dependencies):
@@ -464,7 +465,7 @@ class View:
     def _policy(self, spec: TaskSpec) -> RetryPolicy:
         """Of a task: what it asks for, and what the pool says of the rest."""
         pool, asked = self.pools.get(spec.pool), spec.retry
-        usual = DEFAULT_RETRY if pool is None else pool.retry
+        usual = pool.retry if pool is not None else DEFAULT_RETRY
         if asked is None:
             return usual
         return RetryPolicy(

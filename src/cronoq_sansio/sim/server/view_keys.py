@@ -39,7 +39,9 @@ class Keys:
         since = wall - self._retention
         parents = {edge.parent for task_id in live for edge in rows.inserted[task_id].edges}
         ends = [
-            (state.finished, task_id) for task_id, state in rows.ends() if state.finished >= since or task_id in parents
+            (state.finished, task_id)
+            for task_id, state in rows.ended.items()
+            if state.finished >= since or task_id in parents
         ]
         for finished, task_id in sorted(ends):
             self._retain(task_id, rows.inserted[task_id].spec.key, max(wall - finished, 0))

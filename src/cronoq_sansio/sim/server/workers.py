@@ -271,7 +271,7 @@ class Workers:
         node = worker.node
         inbox, sent = node.inbox, m.WorkerSent(worker.stream, message)
         inbox.append(sent)
-        if len(inbox) > 1 and world.on("report reordered"):
+        if len(inbox) > 1 and world.swarm.rates["report reordered"]:
             self._overtake(op, sent, inbox)
         if node.epoch != world.store.epoch:
             world.strike("stale leader", "report")

@@ -19,7 +19,7 @@ HUGE_EVERY = 256
 """One world of so many is made for it."""
 BUSY_SHARE = 0.5
 """Worlds of so many are busy ones."""
-LONG_SHARE, SOON = 0.25, 10 * SECOND
+LONG_SHARE, SOON = 0.125, 10 * SECOND
 """Busy worlds of so many remember keys for an hour, the others so long: each recovery reads what is remembered."""
 SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
 """Of the clocks of processes: each counts from its own start."""
@@ -103,8 +103,8 @@ def huge() -> tuple[Settings, int]:
 
 def busy() -> tuple[Settings, int]:
     """Room for what hundreds of slots and callers bring."""
-    pools = tuple(replace(pool, max=64, max_pending=200, max_pending_by_class=(None,) * 4) for pool in POOLS)
-    return Settings(limits=replace(ROOM, max_pending_total=600), pools=pools, resources=RESOURCES), 80
+    pools = tuple(replace(pool, max=64, max_pending=100, max_pending_by_class=(None,) * 4) for pool in POOLS)
+    return Settings(limits=replace(ROOM, max_pending_total=300), pools=pools, resources=RESOURCES), 80
 
 
 def draw(random: Random) -> Plan:

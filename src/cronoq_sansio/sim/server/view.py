@@ -150,6 +150,12 @@ class View:
         """Recovery is over: what has been written so far was its work."""
         if lost := [task_id for task_id, shadow in self.live.items() if shadow.status == RUNNING]:
             raise fault("an attempt that was lost still runs after a recovery", lost)
+        for task_id in self.edges.unsaid:
+            shadow = self.live.get(task_id)
+            if shadow is None or shadow.status != BLOCKED or not shadow.may_run():
+                continue
+            if shadow.start is None or shadow.start <= self.now + self.offset:
+                raise fault("a task has become free by a recovery, and nobody wrote that", f"task {task_id}")
         self.recovering = False
 
     def look(self) -> None:

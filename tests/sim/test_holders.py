@@ -167,7 +167,10 @@ class TestReports:
     def test_one_that_crosses_a_stop_may_be_stale(self, node):
         worker = node.worker()
         node.runs(worker, 1, 1)
+        node.view.cancels[1] = None
         node.hears(TimerFired(), sends(worker, m.Complete(1, b"x", "")))
+        node.writes(end(1, TaskStatus.CANCELLED))
+        node.holders.followed()
         node.holders.told(worker, m.AbortLease(1, "cancelled"))
         assert self.counted(node) == (0, 1)
         node.hears(sends(worker, m.AttemptAborted(1)))

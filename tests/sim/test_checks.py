@@ -106,6 +106,34 @@ def budget_grows(node):
     of_status(node, READY).max_attempts += 1
 
 
+def error_is_another(node):
+    of_status(node, READY).message = "other"
+
+
+def last_start_is_another(node):
+    of_status(node, RUNNING).last_started += 1
+
+
+def arrival_is_another(node):
+    of_status(node, READY).arrival -= 1
+
+
+def start_came_once(node):
+    of_status(node, 2).attempt = shadow(node, 2).attempt = 1
+
+
+def backoff_is_too_long(node):
+    node.engine.retries.add(FAR, of_status(node, READY))
+
+
+def stale_report_is_counted(node):
+    node.engine.totals.stale_completions += 1
+
+
+def stale_report_is_not_counted(node):
+    node.holders.stale_least += 1
+
+
 def edge_is_forgotten(node):
     shadow(node, BLOCKED).edges.clear()
 
@@ -237,6 +265,30 @@ def edge_is_another(node):
     rows.inserted[child] = replace(row, edges=(replace(row.edges[0], parent=node.ids[2]),))
 
 
+def row_allows_more(node):
+    rows = node.world.store.rows
+    rows.inserted[node.ids[2]] = replace(rows.inserted[node.ids[2]], max_attempts=9)
+
+
+def row_started_then(node):
+    task = of_status(node, RUNNING)
+    rows = node.world.store.rows
+    rows.states[task.id] = replace(rows.states[task.id], last_started=1)
+
+
+def error_is_lost(node):
+    of_status(node, READY).message = "other"
+
+
+def need_is_lost(node):
+    of_status(node, RUNNING).plan.needs = ()
+
+
+def task_is_too_large(node):
+    waiting = shadow(node, READY)
+    waiting.spec = replace(waiting.spec, size=1 << 40)
+
+
 def schedule_is_another(node):
     spec = RecurringSpec("s1", "* * * * *", "", asked())
     node.world.store.rows.schedules["s1"] = RecurringStored(spec, node.now)
@@ -246,6 +298,13 @@ LOOKS = [
     ("live tasks are not those that were written", checks.written, live_task_is_lost),
     ("a task is not what was written of it", checks.written, attempt_is_lost),
     ("a task is not what was written of it", checks.written, budget_grows),
+    ("a task is not what was written of it", checks.written, error_is_another),
+    ("a task is not what was written of it", checks.written, last_start_is_another),
+    ("a task is not what was written of it", checks.written, arrival_is_another),
+    ("a task waits for a start that has come once", checks.written, start_came_once),
+    ("a backoff is over at another time than was written", checks.written, backoff_is_too_long),
+    ("reports that are stale are counted in another way", checks.stale, stale_report_is_counted),
+    ("reports that are stale are counted in another way", checks.stale, stale_report_is_not_counted),
     ("a task waits for nobody, or does not wait", checks.written, edge_is_forgotten),
     ("a task waits for nobody, or does not wait", checks.written, edge_is_invented),
     ("a task lives on that can never run", checks.written, task_can_never_run),
@@ -264,6 +323,11 @@ LOOKS = [
     ("a task waits for what is there", checks.idle, slot_is_free),
     ("a task waits for what is there", lambda node: checks.glance(node.world), slot_is_free),
     ("a task lives on that the configuration does not support", lambda node: checks.recovered(node, []), unit_is_gone),
+    (
+        "a task lives on that the configuration does not support",
+        lambda node: checks.recovered(node, []),
+        task_is_too_large,
+    ),
     ("a wake-up is later than what is due", wakeups.check, lease_is_due),
     ("a wake-up is later than what is due", wakeups.check, timeout_is_due),
     ("a wake-up is later than what is due", wakeups.check, registration_is_due),
@@ -275,6 +339,10 @@ LOOKS = [
     ("an engine rebuilt from the store is another one", rebuilt.check, row_is_lost),
     ("an engine rebuilt from the store is another one", rebuilt.check, row_ends_too_early),
     ("an engine rebuilt from the store is another one", rebuilt.check, row_is_another),
+    ("an engine rebuilt from the store is another one", rebuilt.check, row_allows_more),
+    ("an engine rebuilt from the store is another one", rebuilt.check, row_started_then),
+    ("an engine rebuilt from the store is another one", rebuilt.check, error_is_lost),
+    ("an engine rebuilt from the store is another one", rebuilt.check, need_is_lost),
     ("an engine rebuilt from the store is another one", rebuilt.check, edge_is_another),
     ("an engine rebuilt from the store is another one", rebuilt.check, schedule_is_another),
     (
@@ -292,6 +360,55 @@ def test_each_change_is_found(node, what, look, change):
     with pytest.raises(Violation) as caught:
         look(node)
     assert caught.value.what == what
+
+
+class TestWhatIsNotStored:
+    """One more task is written and not stored."""
+
+    @pytest.fixture
+    def behind(self, node):
+        ask = Ask(0, "submit", m.Submit(replace(asked("three"), pool="d"), False, None), node, "")
+        node.asks[ask] = None
+        node.handle(m.CallReceived(ask.call, ANYONE, ask.request, None))
+        assert node.unwritten() and node.flight is not None
+        return node
+
+    def test_it_is_in_the_rows_of_the_second_engine(self, behind):
+        assert rebuilt.check(behind)
+        behind.flight.records.clear()
+        with pytest.raises(Violation, match="is only in one"):
+            try:
+                rebuilt.check(behind)
+            except Violation as found:
+                raise Violation(found.kind, found.details, "") from found
+
+    def test_not_in_a_term_that_has_lost_the_store(self, behind):
+        behind.world.store.epoch += 1
+        assert not rebuilt.check(behind)
+
+    def test_watchers_were_told_of_what_was_durable_before(self, behind):
+        checks.watched(behind)
+        event_is_lost(behind)
+        with pytest.raises(Violation, match="not told of an end"):
+            checks.watched(behind)
+
+    def test_and_not_of_what_is_not(self, behind):
+        behind.view.ends.append(of_status(behind, READY).id)
+        checks.watched(behind)
+        assert all(seen == (1, 2) for seen in behind.holders.watching.values())
+
+
+def test_a_second_engine_is_made_when_enough_has_happened(node, monkeypatch):
+    looks = []
+    monkeypatch.setattr(rebuilt, "check", lambda node: looks.append(node) or len(looks) > 1)
+    rebuilt.when_due(node)
+    assert node.world.next_rebuilt == 0, "it was not possible"
+    rebuilt.when_due(node)
+    rebuilt.when_due(node)
+    assert len(looks) == 2
+    node.world.events = node.world.next_rebuilt
+    rebuilt.when_due(node)
+    assert len(looks) == 3
 
 
 def test_a_stop_is_complete_when_nothing_runs_and_nobody_waits(node):
@@ -327,6 +444,25 @@ class TestStaleReports:
         of_status(node, READY).message = "other"
         with pytest.raises(Violation, match="changes the state"):
             checks.unmoved(node, Step(1), before)
+
+    @pytest.mark.parametrize(
+        "change",
+        [
+            lambda engine: engine.random.random(),
+            lambda engine: engine.tasks.finished.clear(),
+            lambda engine: engine.resources._stocks["mail"].take(1),
+        ],
+        ids=["random numbers", "what is remembered", "tokens"],
+    )
+    def test_down_to_the_last_field_at_times(self, node, change):
+        before = checks.digest(node)
+        checks.unmoved(node, Step(1), before)
+        change(node.engine)
+        with pytest.raises(Violation, match="changes the state"):
+            checks.unmoved(node, Step(1), before)
+        before = checks.digest(node)
+        change(node.engine)
+        checks.unmoved(node, Step(1), before)  # it was not its turn
 
     def test_not_where_something_else_is_due(self, node):
         node.engine._more = True

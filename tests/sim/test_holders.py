@@ -139,6 +139,43 @@ class TestReports:
     def test_nothing_heard_is_not_stale(self, node):
         assert not node.hears()
 
+    def counted(self, node):
+        return node.holders.stale_least, node.holders.stale_most
+
+    def test_stale_ones_are_counted(self, node):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        for report in (m.Complete(2, b"x", ""), m.Fail(2, "", False, 0), m.AttemptAborted(2), m.Nack(2, "")):
+            node.hears(sends(worker, report))
+        assert self.counted(node) == (3, 3)
+        node.hears(sends(worker, m.Complete(1, b"x", "")))
+        assert self.counted(node) == (3, 3)
+        node.hears(m.WorkerGone(worker.stream, "reset"), sends(worker, m.Complete(1, b"x", "")))
+        assert self.counted(node) == (3, 4)
+
+    def test_what_confirms_a_stop_is_not_stale(self, node):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.view.cancels[1] = None
+        node.writes(end(1, TaskStatus.CANCELLED))
+        node.holders.told(worker, m.AbortLease(1, "cancelled"))
+        node.hears(sends(worker, m.AttemptAborted(1)))
+        assert self.counted(node) == (0, 0)
+        node.hears(sends(worker, m.AttemptAborted(1)))
+        assert self.counted(node) == (1, 1)
+
+    def test_one_that_crosses_a_stop_may_be_stale(self, node):
+        worker = node.worker()
+        node.runs(worker, 1, 1)
+        node.view.cancels[1] = None
+        node.hears(TimerFired(), sends(worker, m.Complete(1, b"x", "")))
+        node.writes(end(1, TaskStatus.CANCELLED))
+        node.holders.followed()
+        node.holders.told(worker, m.AbortLease(1, "cancelled"))
+        assert self.counted(node) == (0, 1)
+        node.hears(sends(worker, m.AttemptAborted(1)))
+        assert self.counted(node) == (0, 2)
+
     def test_something_must_follow(self, node):
         worker = node.worker()
         node.runs(worker, 1, 1)

@@ -6,13 +6,16 @@ import pytest
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import Submitted
-from cronoq_sansio.engine.records import OutputStored, RecurringDeleted, RecurringStored
-from cronoq_sansio.engine.snapshot import EngineSnapshot, RecurringView
+from cronoq_sansio.engine.events import TimerFired
+from cronoq_sansio.engine.records import Edge, OutputStored, RecurringDeleted, RecurringStored
+from cronoq_sansio.engine.snapshot import EngineSnapshot, GroupSnapshot, PoolSnapshot, RecurringView
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
+from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.sim.failure import Violation
-from cronoq_sansio.spec import RecurringSpec
+from cronoq_sansio.sim.lockstep.workload import small_settings
+from cronoq_sansio.spec import Condition, Dependency, RecurringSpec
 from cronoq_sansio.spec import TaskStatus as S
 from tests.sim.shadows import NOW, Node, blocked, completes, done, end, new, retry, spec, start
 
@@ -46,6 +49,13 @@ def cancels(node):
     """Task 1 is cancelled."""
     node.view.cancels[1] = None
     node.writes(end(1, S.CANCELLED, 0))
+
+
+def waits(node):
+    """Task 10 waits for task 2."""
+    edge = Edge(2, "", Condition.ON_SUCCESS)
+    asked = spec(pool="b", dependencies=(Dependency(2, edge.condition),))
+    node.writes(new(10, asked, edges=(edge,)), blocked(10))
 
 
 def told(node, request, message, marker=""):
@@ -132,6 +142,7 @@ WRONG = [
         m.Get(1),
         replace(ENDED, status=S.CANCELLED, attempt=0, message="broken"),
     ),
+    ("whose parent has no durable end", waits, m.Get(10), replace(INFO, task_id=10, key="", pool="b")),
     ("further than is stored", nothing, m.Get(1), replace(INFO, status=S.RUNNING, attempt=1)),
     ("to be what none can be", nothing, m.Get(1), replace(INFO, finished=NOW)),
     ("to be another one", nothing, m.Get(1), replace(INFO, pool="b")),
@@ -163,6 +174,58 @@ def test_each_wrong_answer_is_named(node, what, before, request_, message):
     before(node)
     with pytest.raises(Violation, match=what):
         told(node, request_, message)
+
+
+class TestFigures:
+    """Of one worker with two slots, one of which is taken, and of what waits."""
+
+    def pools(self, **changes):
+        """What a snapshot says of pools: of pool `a` in other words when they are given."""
+        found = []
+        for pool in small_settings().pools:
+            asked = {"capacity": 2, "busy": 1, "groups": (GroupSnapshot((), 2, 1),)}
+            none = {"capacity": 0, "busy": 0, "groups": (GroupSnapshot((), 0, 0),)}
+            asked = asked | changes if pool.name == "a" else none
+            found.append(PoolSnapshot(pool.name, pending_by_class=(0, 0, 0, 0), **asked))
+        return tuple(found)
+
+    def snapshot(self, node, workers=1, **changes):
+        live = len(node.view.live)
+        engine = EngineSnapshot(self.pools(**changes), live, 1, live - 1, dict(node.view.counts))
+        return m.SnapshotReply(engine, workers, {"a": workers} if workers else {})
+
+    @pytest.fixture
+    def busy(self, node):
+        node.runs(node.worker(), 1, 1)
+        return node
+
+    def test_right_ones_pass(self, busy):
+        told(busy, m.GetSnapshot(), self.snapshot(busy))
+        told(busy, m.ListWorkers(), m.WorkerList((m.WorkerInfo(1, "", "a", (), 2, 1, 0),)))
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"capacity": 1}, {"groups": (GroupSnapshot((), 1, 1),)}, {"groups": ()}, {"workers": 0}, {"busy": 0}],
+    )
+    def test_wrong_ones_are_named(self, busy, changes):
+        with pytest.raises(Violation, match="told"):
+            told(busy, m.GetSnapshot(), self.snapshot(busy, **changes))
+
+    def test_slots_are_compared_beside_other_calls_too(self, busy):
+        ask = busy.asked(m.GetSnapshot())
+        asks = m.CallReceived(ask.call, ANYONE, ask.request, None)
+        busy.hears(asks, TimerFired())
+        assert busy.holders.calm and not busy.holders.alone
+        with pytest.raises(Violation, match="slots are told"):
+            busy.world.ledger.replied(busy, ask, self.snapshot(busy, capacity=1))
+        busy.hears(asks, m.WorkerConnected(m.WorkerStream(None), ANYONE))
+        assert not busy.holders.calm
+        busy.world.ledger.replied(busy, ask, self.snapshot(busy, capacity=1))
+
+    @pytest.mark.parametrize("slots", [0, 2])
+    def test_workers_run_what_runs(self, busy, slots):
+        with pytest.raises(Violation, match="busy with other"):
+            told(busy, m.ListWorkers(), m.WorkerList((m.WorkerInfo(1, "", "a", (), 2, slots, 0),)))
 
 
 class TestCalls:
@@ -257,6 +320,7 @@ class TestWatches:
         ("a task that is not durable", nothing, ALL, replace(EVENT, task_id=9, key="", status=S.READY, attempt=0)),
         ("what is not durable", nothing, ALL, EVENT),
         ("what is not durable", nothing, ALL, replace(EVENT, status=S.RUNNING)),
+        ("whose parent has no durable end", waits, ALL, m.StatusEvent(10, "b", "", S.READY, 0, NOW, "")),
         ("another end", ends, ALL, replace(EVENT, status=S.FAILED)),
         ("another end", ends, ALL, replace(EVENT, at=NOW + 1)),
     )

@@ -379,6 +379,20 @@ class TestRecovery:
         term.begun()
         assert term.live[1].edges == {2: [ON_SUCCESS]}
 
+    def test_what_it_frees_is_written(self):
+        rows = (new(1, after("k", pool="b"), edges=(Edge(0, "k", ON_SUCCESS),)), blocked(1, NOW + SECOND))
+        term = view(stored(*rows, new(2, spec(key="k")), end(2, S.SUCCEEDED)))
+        with pytest.raises(Violation, match="nobody wrote that"):
+            term.begun()
+        played(term, [ready(1)])
+        term.begun()
+
+    def test_the_last_error_and_start_come_back(self):
+        term = view(stored(new(1), retry(1)))
+        term.begun()
+        with pytest.raises(Violation, match="the last error of a task"):
+            played(term, [start(1, 2, first=NOW, message="")])
+
     def test_keys_of_finished_tasks_come_back(self):
         term = view(stored(new(1, spec(key="k")), end(1, S.SUCCEEDED, at=NOW - SECOND)))
         term.begun()

@@ -10,6 +10,7 @@ from cronoq_sansio.sim.plants import (
     leases,
     outbox,
     recovery,
+    state,
     term,
     time,
     workers,
@@ -25,6 +26,7 @@ BEDS = {
     "Calls": calls.BED,
     "What is stored, and restarts": recovery.BED,
     "The end of a term": term.BED,
+    "What is told of the state": state.BED,
 }
 """Every list of plants, under a title for people."""
 

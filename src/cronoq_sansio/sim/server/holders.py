@@ -193,13 +193,13 @@ class Holders:
         if hold is None:
             self._stale(stream, message)
             return False
-        if not self.alone:
-            self.stale_most += 1
         self._drop(hold)
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt:
             shadow.report = message
             self.over.append((hold, message))
+        else:
+            self.stale_most += 1
         return True
 
     def _stale(self, stream: m.WorkerStream, message: Any) -> None:
@@ -221,6 +221,8 @@ class Holders:
             if shadow is not None and shadow.status == RUNNING and shadow.attempt == hold.attempt:
                 raise fault("nothing follows from the report of a worker", f"{hold}: {report}")
             end = view.ended.get(hold.task, 0)
+            if not self.alone and (end == CANCELLED or (self.fired and not end)):
+                self.stale_most += 1  # perhaps something else in this step came before it
             if end == CANCELLED and kind is not m.AttemptAborted:
                 right = view.was_cancelled(hold.task)  # earlier in this step
             elif kind is m.Fail:

@@ -156,6 +156,12 @@ class View:
             raise fault("an attempt that was lost still runs after a recovery", lost)
         if lost := [task_id for task_id in self._damaged if task_id in self.live]:
             raise fault("a task lives on that cannot be read", lost)
+        for task_id in self.edges.unsaid:
+            shadow = self.live.get(task_id)
+            if shadow is None or shadow.status != BLOCKED or not shadow.may_run():
+                continue
+            if shadow.start is None or shadow.start <= self.now + self.offset:
+                raise fault("a task has become free by a recovery, and nobody wrote that", f"task {task_id}")
         self.recovering = False
 
     def look(self) -> None:

@@ -29,6 +29,8 @@ class Edges:
         self._children: dict[int, list[int]] = {}
         self._named: dict[int, str] = {}
         """Keys of the tasks of this term. One may have ended, and its key be given away, before a row says so."""
+        self.unsaid: dict[int, None] = {}
+        """Tasks whose rows still awaited a key that had come when the term began."""
 
     def take_over(self, task_id: int, row: TaskInserted, state: TaskChanged | TaskFinished) -> None:
         """A row that was BLOCKED: its edges are judged anew; a key that somebody has by now is that one's."""
@@ -39,6 +41,8 @@ class Edges:
             parent = edge.parent or self._owner(edge.key)
             if parent:
                 self._wait(task_id, shadow, parent, edge.condition)
+                if not edge.parent:
+                    self.unsaid[task_id] = None
             else:
                 shadow.awaited.setdefault(edge.key, []).append(edge.condition)
         if type(state) is TaskChanged and state.due:

@@ -110,6 +110,8 @@ class ServerWorld:
         self.events = 0
         self.next_rebuilt = 0
         """Events after which an engine is made of the rows again (`rebuilt.py`)."""
+        self.stale = 0
+        """Steps of stale reports that were looked at."""
         self._hash = OFFSET ^ seed
         self.words = 0
         """Of what was said since they were mixed in last: tasks, their status, leases, codes of refusals."""

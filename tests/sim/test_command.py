@@ -97,6 +97,7 @@ def test_a_failure_with_its_trace_and_its_short_one(sim, broken):
         replayed = sim("--replay", str(path))
         assert replayed.code == 3
         assert "The replay came to the hash and to the end that the trace carries." in replayed.out
+        assert f"\n  hash {trace.decode(path.read_text()).trace.hash}\n" in replayed.out
         assert "SAFETY: a rule of the tests" in replayed.out and "what happened:" in replayed.out
 
 

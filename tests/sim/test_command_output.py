@@ -85,9 +85,22 @@ def test_an_interrupted_scenario_has_a_report(sim, monkeypatch):
     assert done.json["stopped"].startswith("it was interrupted, after ")
     assert 0 < done.json["tasks"] < whole.json["tasks"]
     assert signal.getsignal(signal.SIGINT) is before
+    assert done.json["classes"][0]["submitted"] <= done.json["tasks"]
     monkeypatch.setattr("cronoq_sansio.sim.scenario.run.PROGRESS", 2)
     done = sim("--scenario", "s.toml")
     assert done.code == 130 and done.out.startswith("STOPPED EARLY: it was interrupted, after 5 s. ")
+
+
+def test_tasks_that_were_to_start_after_an_interrupt_do_not_count(sim, monkeypatch):
+    (sim.folder / "s.toml").write_text(SCENARIO.replace("rate_per_s", "start_in_s = 3\ntolerance_s = 0\nrate_per_s"))
+    whole = sim("--scenario", "s.toml", "--json").json
+    interrupting(monkeypatch)
+    monkeypatch.setattr("cronoq_sansio.sim.scenario.run.PROGRESS", 2)
+    found = sim("--scenario", "s.toml", "--json").json
+    (row,), (starts,) = found["classes"], found["fixed_starts"]
+    assert 0 < row["submitted"] < found["tasks"] - row["refused"] and whole["tasks"] > found["tasks"]
+    assert row["not_started"] == 0 or row["longest_not_started_s"] >= 0
+    assert starts["due"] <= row["submitted"]
 
 
 def test_an_interrupted_replay_of_a_recording_has_a_report(sim, monkeypatch):

@@ -126,7 +126,12 @@ WRONG = [
     ("an end that was told is not durable", nothing, m.Get(1), ENDED),
     ("told in another way than it is stored", ends, m.Get(1), replace(ENDED, attempt=2)),
     ("told in another way than it is stored", ends, m.Get(1), replace(ENDED, message="odd")),
-    ("an output is said to be there", cancels, m.Get(1), replace(ENDED, status=S.CANCELLED, attempt=0, message="broken")),
+    (
+        "an output is said to be there",
+        cancels,
+        m.Get(1),
+        replace(ENDED, status=S.CANCELLED, attempt=0, message="broken"),
+    ),
     ("further than is stored", nothing, m.Get(1), replace(INFO, status=S.RUNNING, attempt=1)),
     ("to be what none can be", nothing, m.Get(1), replace(INFO, finished=NOW)),
     ("to be another one", nothing, m.Get(1), replace(INFO, pool="b")),

@@ -33,6 +33,9 @@ def test_one_step_a_line_and_a_first_line_that_says_what_it_is():
 
 def test_what_is_written_is_read_again():
     assert trace.decode(TEXT) == GOOD
+    odd = trace.Written(GOOD.trace, "", Kind.SAFETY, "\ud800 \u2028 \x00", 1)
+    text = trace.encode(odd)
+    assert trace.decode(text.encode().decode()) == odd and len(text.split("\n")) == len(TEXT.split("\n"))
 
 
 @given(

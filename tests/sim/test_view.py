@@ -217,7 +217,10 @@ WRONG = [
         "an attempt fails for another reason than there was",
         [[new(1)], [start(1)], says(1, replace(FAILS, permanent=True)), [end(1, S.FAILED, message="other")]],
     ),
-    ("a task succeeds with an error", [[new(1)], [start(1)], completes(1), [done(1)[0], end(1, S.SUCCEEDED, message="x")]]),
+    (
+        "a task succeeds with an error",
+        [[new(1)], [start(1)], completes(1), [done(1)[0], end(1, S.SUCCEEDED, message="x")]],
+    ),
     ("a plain task overtakes one of its class", [[new(1), new(2)], [start(2)]]),
     ("a task overtakes one with a higher score", [[new(1, spec(priority=3)), new(2)], [start(1)]]),
     (

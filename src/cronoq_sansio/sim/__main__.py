@@ -480,9 +480,11 @@ def refuse(path: str, problems: Iterable[Problem]) -> NoReturn:
     raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
 
 
-def say(text: str) -> None:
+def say(text: str, *, json: bool = False) -> None:
     """The report, on stdout, harmless to terminals. Raises `BrokenPipeError`, and `Unwritable` for other trouble."""
     out = sys.stdout
+    if json and (getattr(out, "encoding", None) or "").lower().replace("-", "") != "utf8":
+        text = report.in_ascii(text)
     try:
         if isinstance(out, io.TextIOWrapper):
             out.reconfigure(errors="backslashreplace")  # an old locale has no µ
@@ -522,7 +524,7 @@ def command(arguments: Sequence[str], play: PlaySeed | None) -> int:
     finally:
         system.shown.clear()
     try:
-        say(text)
+        say(text, json=options.json)
     except Unwritable as error:
         error.code = code or error.code  # what was found counts for more
         raise

@@ -1,11 +1,12 @@
 """The report of a run, for people and as JSON. Pure: what is known comes in, text goes out."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cronoq_sansio.recording.replay import RecordingReport
-from cronoq_sansio.sim.arguments import hung
+from cronoq_sansio.sim.arguments import REPLAY, hung
 from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
 from cronoq_sansio.sim.plants.planting import Bed
@@ -53,10 +54,16 @@ def _summary(tally: Tally) -> str:
     if report.answered or report.refused:
         lines += [line.replace("\0", " ") for line in hung("  calls of whole servers: ", _calls(report), WIDTH)]
     lines.append(
-        f"  hash {report.hash}"
+        f"  hash {_hash(tally)}"
         + (f"; {_seeds(tally.compared)} compared with a second process" if tally.compared else "")
     )
     return "\n".join(lines) + "\n"
+
+
+def _hash(tally: Tally) -> str:
+    """Over all seeds; when a trace was played that of its seed, which is what a trace carries."""
+    report = tally.report
+    return next(iter(report.hashes.values()), "") if tally.options.mode == REPLAY else report.hash
 
 
 def _calls(report: Report) -> str:
@@ -159,7 +166,7 @@ def as_json(tally: Tally, note: str = "") -> str:
             "jobs": tally.jobs,
             "us_per_event": _ratio(tally.cpu * 1e6, tally.events),
             "yardsticks_per_event": _ratio(tally.yardsticks, tally.events),
-            "hash": report.hash,
+            "hash": _hash(tally),
             "calls_answered": report.answered,
             "calls_refused": dict(sorted(report.refused.items())),
             "faults": list(names(report.faults)),
@@ -221,9 +228,18 @@ def told_json(told: Told) -> dict[str, Any]:
     return found
 
 
+_ACTIVE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+
+
 def dumped(found: object) -> str:
-    """JSON for a terminal or a program: indented, in the script of its texts."""
-    return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    """JSON for a terminal or a program: indented, in the script of its texts, and nothing in it acts on a terminal."""
+    return in_ascii(json.dumps(found, ensure_ascii=False, indent=2), _ACTIVE) + "\n"
+
+
+def in_ascii(text: str, what: re.Pattern[str] = _FOREIGN) -> str:
+    """The same JSON, with escapes for these characters."""
+    return what.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] > "\x7f" else "\\u007f", text)
 
 
 def faults_text() -> str:

@@ -77,7 +77,7 @@ def encode(written: Written) -> str:
         failure = {"kind": written.kind.name.lower(), "what": written.what, "step": written.step}
 
     def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()  # lone surrogates
 
     acts = acts_of(trace.world, trace.seed)
     named = ([acts[picks[0] % len(acts)], *picks[1:]] if picks else [] for picks in trace.steps)

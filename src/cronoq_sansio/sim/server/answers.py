@@ -9,7 +9,9 @@ from cronoq_sansio.limits import DEFAULT_PAGE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server import figures
 from cronoq_sansio.sim.server.shadow import CANCELLED, READY, SUCCEEDED, progress
+from cronoq_sansio.sim.server.view_edges import told_too_early
 from cronoq_sansio.spec import TaskSpec, tenant_of
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ class Answers:
             m.TaskResult: self._result,
             m.TaskInfo: self._info,
             m.TaskPage: self._page,
-            m.WorkerList: self._workers,
-            m.SnapshotReply: self._snapshot,
+            m.WorkerList: figures.workers,
+            m.SnapshotReply: figures.snapshot,
             mr.RecurringAddedReply: self._added,
             mr.RecurringRemovedReply: self._removed,
             mr.RecurringListReply: self._listed,
@@ -169,6 +171,8 @@ class Answers:
                 raise fault("an output is said to be there that is not", ask, info)
             self._told_end(node, task_id)
         else:
+            if parent := told_too_early(task_id, info.status, self._rows):
+                raise fault("a task is told to be free whose parent has no durable end", ask, f"{info}, {parent}")
             if progress(info.status, info.attempt) > ledger.far[task_id]:
                 raise fault("a task was told to be further than is stored", ask, info)
             told = node.holders.told_ends.get(task_id)
@@ -245,6 +249,8 @@ class Answers:
                 raise fault("a watcher is told of another end than is stored", ask, f"{event}, stored: {end}")
             if before == far:
                 raise fault("a watcher is told of an end twice", ask, event)
+        elif parent := told_too_early(task_id, event.status, self._rows):
+            raise fault("a task is told to be free whose parent has no durable end", ask, f"{event}, {parent}")
         elif not request.all_transitions:
             raise fault("a watcher is told what it does not watch for", ask, event)
         elif far < before and not (event.status == READY and event.attempt == before // 2 - 1):
@@ -305,30 +311,6 @@ class Answers:
                 raise fault("a schedule was told of that is not durable", ask, view)
             if view.last_task and view.last_task not in self._rows.inserted:
                 raise fault("a schedule was told to have made a task that is not durable", ask, view)
-
-    # --- figures
-
-    def _workers(self, node: "Node", ask: "Ask", reply: m.WorkerList) -> None:
-        if not node.holders.alone:
-            return
-        desks = [desk for desk in node.holders.desks.values() if not desk.closing]
-        told = [(worker.worker_id, worker.pool, worker.labels, worker.slots) for worker in reply.workers]
-        if told != sorted((desk.id, desk.pool, desk.labels, desk.slots) for desk in desks):
-            raise fault("the workers that are told of are not those that there are", ask, reply)
-        if sum(worker.busy for worker in reply.workers) != node.view.running:
-            raise fault("workers are told to be busy with other than what runs", ask, f"{reply}, {node.view.running}")
-
-    def _snapshot(self, node: "Node", ask: "Ask", reply: m.SnapshotReply) -> None:
-        if not node.holders.alone:
-            return
-        view, engine = node.view, reply.engine
-        told = (engine.live_tasks, engine.running, engine.pending, reply.workers_connected)
-        workers = sum(not desk.closing for desk in node.holders.desks.values())
-        if told != (len(view.live), view.running, len(view.live) - view.running, workers):
-            raise fault("figures are told that are not so", ask, f"{told}, {len(view.live)}, {view.running}, {workers}")
-        for name, count in view.counts.items():
-            if engine.totals[name] != count:
-                raise fault("figures are told that are not so", ask, f"{name}: {engine.totals[name]}, not {count}")
 
 
 def _same(row: TaskInserted, info: m.TaskInfo) -> bool:

@@ -114,6 +114,10 @@ def written(node: "Node") -> None:
     if differ := sorted(live.keys() ^ shadows.keys()):
         raise fault("live tasks are not those that were written", f"tasks {differ}")
     settled = not (node.engine.dependencies.held or node.engine.dependencies.unsettled)
+    for when, _, _, timer in node.engine.retries._heap:
+        task = timer.payload
+        if task is not None and not shadows[task.id].due <= when <= shadows[task.id].latest:
+            raise fault("a backoff is over at another time than was written", f"{task}: {when}")
     for task_id, task in live.items():
         shadow = shadows[task_id]
         if (task.status == RUNNING) != (shadow.status == RUNNING) or task.attempt != shadow.attempt:
@@ -216,9 +220,7 @@ def watched(node: "Node") -> None:
         for task_id in starts[seen[1] :] if request.all_transitions else ():
             if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
                 raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
-    node.holders.watching = {
-        ask: (max(seen[0], last_end), max(seen[1], last_start)) for ask, seen in watching.items()
-    }
+    node.holders.watching = {ask: (max(seen[0], last_end), max(seen[1], last_start)) for ask, seen in watching.items()}
 
 
 def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:

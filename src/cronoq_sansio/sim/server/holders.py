@@ -7,8 +7,8 @@ Only the holder's reports mean anything; all others are stale and must change no
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cronoq_sansio.limits import OUTBOUND_SPARE
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
+from cronoq_sansio.limits import OUTBOUND_SPARE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.messages_recurring import RemoveRecurring
 from cronoq_sansio.sim.failure import Kind, Violation

@@ -219,9 +219,13 @@ class Node:
             seen = len(self.view.ends), len(self.view.starts)
             self.flight = Transaction(steps[-1].number, records, self.world.now, seen)
 
+    def settled(self) -> bool:
+        """Everything that was written is durable, and told."""
+        return self.flight is None and not self._steps
+
     def told(self) -> tuple[int, int]:
         """How many ends and starts of tasks are durable, and known to everybody whom they concern."""
-        if self.flight is None and not self._steps:
+        if self.settled():
             return len(self.view.ends), len(self.view.starts)
         return self._told
 

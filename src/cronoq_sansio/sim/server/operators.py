@@ -43,7 +43,7 @@ class Operators:
         "hang": 1,
         "die_telling": 2,
         "break_term": 1,
-        "take_over": 2,
+        "take_over": 3,
         "flap": 1,
         "stop": 2,
     }
@@ -118,11 +118,11 @@ class Operators:
         flight = node.flight
         assert flight is not None
         found = writes_of(flight.records)
-        rare = [one for one in found if one in RARE]
+        rare = ["edge"] if "edge" in found else [one for one in found if one in RARE]
         op = self._pick(rare if rare and world.one_in(2) else found)
         often = RARE.get(op, 1)
         strikes = world.strikes
-        if strikes("commit refused", op):
+        if strikes("commit refused", op, min(often, 4)):
             return
         if strikes("crash before commit", op, often):
             self._crash(node)
@@ -139,7 +139,7 @@ class Operators:
         """The transaction in flight is in the store: whether anybody hears of it."""
         world = self._world
         often = RARE.get(op, 1)
-        if world.strikes("commit unknown", op, min(often, 2)):
+        if world.strikes("commit unknown", op, min(often, 8)):
             return
         if world.strikes("crash after commit", op, often):
             self._crash(node)

@@ -46,12 +46,11 @@ def check(node: "Node") -> bool:
         return False
     mine, other = node.engine, rebuild(node)
     since = max(node.now, _oldest(mine), _oldest(other))
-    unknown = {node.world.store.rows.inserted[task_id].spec.key for task_id in node.damaged}  # which it did not read
     wrong = [
         *_tasks(mine, other, frozenset(node.view.starts)),
         *_differ("dependencies", _edges(mine), _edges(other)),
         *_differ("schedules", _schedules(mine, node), _schedules(other, node)),
-        *_differ("keys of finished tasks", _retained(mine, since, unknown), _retained(other, since, unknown)),
+        *_differ("keys of finished tasks", *_retained(mine, other, since, node.damaged)),
     ]
     if wrong:
         raise Violation(Kind.SAFETY, "an engine rebuilt from the store is another one", "; ".join(wrong[:8]))
@@ -177,11 +176,16 @@ def _oldest(engine: Engine) -> int:
     return finished[0].expires if len(finished) >= engine.limits.key_retention_max > 0 else 0
 
 
-def _retained(engine: Engine, since: int, unknown: Collection[str]) -> dict[str, object]:
-    """By key, what is remembered longer than that."""
-    known = engine.tasks._keys
-    return {
-        key: (held.task_id, held.status)
-        for key, held in known.items()
-        if isinstance(held, Retained) and held.expires > since and key not in unknown
-    }
+def _retained(
+    mine: Engine, other: Engine, since: int, damaged: Collection[int]
+) -> tuple[dict[str, object], dict[str, object]]:
+    """By key, what is remembered longer than that. A term does not know the keys of tasks whose rows it cannot read."""
+    found = [
+        {key: held for key, held in engine.tasks._keys.items() if isinstance(held, Retained) and held.expires > since}
+        for engine in (mine, other)
+    ]
+    unread = {key for known in found for key, held in known.items() if held.task_id in damaged}
+    first, second = (
+        {key: (held.task_id, held.status) for key, held in known.items() if key not in unread} for known in found
+    )
+    return first, second

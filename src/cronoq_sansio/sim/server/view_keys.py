@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.records import Edge, TaskFinished
+from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.lockstep.store import NaiveStore
@@ -39,9 +39,7 @@ class Keys:
         since = wall - self._retention
         parents = {edge.parent for task_id in live for edge in rows.inserted[task_id].edges}
         ends = [
-            (state.finished, task_id)
-            for task_id, state in rows.states.items()
-            if type(state) is TaskFinished and (state.finished >= since or task_id in parents)
+            (state.finished, task_id) for task_id, state in rows.ends() if state.finished >= since or task_id in parents
         ]
         for finished, task_id in sorted(ends):
             self._retain(task_id, rows.inserted[task_id].spec.key, max(wall - finished, 0))

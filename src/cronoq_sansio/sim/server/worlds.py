@@ -19,6 +19,8 @@ HUGE_EVERY = 256
 """One world of so many is made for it."""
 BUSY_SHARE = 0.5
 """Worlds of so many are busy ones."""
+LONG_SHARE, SOON = 0.25, 10 * SECOND
+"""Busy worlds of so many remember keys for an hour, the others so long: each recovery reads what is remembered."""
 SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
 """Of the clocks of processes: each counts from its own start."""
 LATER = (0, 300 * SECOND, 560 * SECOND, 595 * SECOND)
@@ -119,9 +121,11 @@ def draw(random: Random) -> Plan:
     elif random.random() < 1 / HUGE_EVERY:
         settings, herd = huge()
         limits = settings.limits
-    settings = replace(settings, outputs=outputs, limits=limits)
     volatile, beginning, skew = random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS)
-    return Plan(settings, volatile, beginning + random.choice(LATER), skew, herd, is_busy)
+    beginning += random.choice(LATER)
+    if is_busy and random.random() >= LONG_SHARE:
+        limits = replace(limits, key_retention=SOON)
+    return Plan(replace(settings, outputs=outputs, limits=limits), volatile, beginning, skew, herd, is_busy)
 
 
 def _others() -> tuple[Settings, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
 STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
 OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
-RARE = {"return": 6, "edge": 32, "retry": 3, "schedule": 3}
+RARE = {"return": 6, "edge": 64, "retry": 3, "schedule": 3}
 """Of `faults.WRITES`: few transactions hold them, and what ends a term meets those so many times as often."""
 MAX_NODES = 3
 FENCED_LATE = 20
@@ -41,7 +41,7 @@ class Operators:
         "set_clock": 2,
         "pause": 2,
         "hang": 1,
-        "die_telling": 2,
+        "die_telling": 3,
         "break_term": 1,
         "take_over": 3,
         "flap": 1,
@@ -118,8 +118,8 @@ class Operators:
         flight = node.flight
         assert flight is not None
         found = writes_of(flight.records)
-        rare = ["edge"] if "edge" in found else [one for one in found if one in RARE]
-        op = self._pick(rare if rare and world.one_in(2) else found)
+        rare = [one for one in found if one in RARE]
+        op = "edge" if "edge" in found else self._pick(rare if rare and world.one_in(2) else found)
         often = RARE.get(op, 1)
         strikes = world.strikes
         if strikes("commit refused", op, min(often, 4)):

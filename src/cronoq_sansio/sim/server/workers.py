@@ -119,10 +119,10 @@ class Workers:
                 return
             many = len(worker.leases) >= MANY
             for lease in list(worker.leases) if many else (self.take(worker),):
-                if many:
-                    del worker.leases[lease]
                 if worker not in worker.node.workers:
                     break  # it died when it reported
+                if many and worker.leases.pop(lease, None) is None:
+                    continue  # it was told to stop meanwhile
                 self.report(worker, "complete", m.Complete(lease, b"%d" % lease, ""))
 
     def fail(self) -> None:

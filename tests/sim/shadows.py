@@ -22,7 +22,7 @@ S = TaskStatus
 def world(rows=None):
     """Stands for a `ServerWorld` in which nothing has happened but what `rows` say."""
     store = SimpleNamespace(rows=rows or NaiveStore(), volatile=False, epoch=1)
-    made = SimpleNamespace(now=NOW, wall_shift=0, store=store, events=0, nodes=[])
+    made = SimpleNamespace(now=NOW, wall_shift=0, latest_wall=0, store=store, events=0, nodes=[])
     made.ledger = Ledger(made)
     return made
 

@@ -30,7 +30,7 @@ WAITS = (None, 0, SECOND, 5 * SECOND, 3_600 * SECOND)
 """How long somebody wants to wait; the last is longer than any server allows."""
 SPARE = (-1, 0, 1, SECOND // 100, SECOND // 100, SECOND // 100, SECOND)
 """How much time a call has left when it arrives, where it has a deadline."""
-OVER = (Code.INVALID, Code.FULL)
+OVER = (Code.INVALID, Code.FULL, Code.OVERLOADED)
 """How a batch is refused that is too large."""
 FULL = "limits.max_concurrent_requests"
 """Whoever is refused because too many calls are open is told of this bound."""

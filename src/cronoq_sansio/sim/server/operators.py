@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SPANS = (0, 1, SECOND // 100, SECOND // 2, SECOND, 2 * SECOND, 5 * SECOND)
 STEPS = (-30 * SECOND, -3 * SECOND, -1, 2 * SECOND, 25 * SECOND, 100 * SECOND)
 OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
-RARE = {"return": 4, "edge": 16, "retry": 2, "schedule": 2}
+RARE = {"return": 6, "edge": 64, "retry": 3, "schedule": 3}
 """Of `faults.WRITES`: few transactions hold them, and what ends a term meets those so many times as often."""
 MAX_NODES = 3
 FENCED_LATE = 20
@@ -41,9 +41,9 @@ class Operators:
         "set_clock": 2,
         "pause": 2,
         "hang": 1,
-        "die_telling": 2,
+        "die_telling": 3,
         "break_term": 1,
-        "take_over": 2,
+        "take_over": 3,
         "flap": 1,
         "stop": 2,
     }
@@ -77,6 +77,7 @@ class Operators:
         if world.strikes("clock step", "forward" if step > 0 else "back"):
             for node in world.nodes:
                 node.view.look()
+            world.latest_wall = max(world.latest_wall, world.now + world.wall_shift)
             world.wall_shift += step
             for node in list(world.nodes):
                 node.handle(WallClockMoved(world.wall_shift - node.skew))
@@ -118,10 +119,10 @@ class Operators:
         assert flight is not None
         found = writes_of(flight.records)
         rare = [one for one in found if one in RARE]
-        op = self._pick(rare if rare and world.one_in(2) else found)
+        op = "edge" if "edge" in found else self._pick(rare if rare and world.one_in(2) else found)
         often = RARE.get(op, 1)
         strikes = world.strikes
-        if strikes("commit refused", op):
+        if strikes("commit refused", op, min(often, 4)):
             return
         if strikes("crash before commit", op, often):
             self._crash(node)
@@ -138,7 +139,7 @@ class Operators:
         """The transaction in flight is in the store: whether anybody hears of it."""
         world = self._world
         often = RARE.get(op, 1)
-        if world.strikes("commit unknown", op, min(often, 2)):
+        if world.strikes("commit unknown", op, min(often, 8)):
             return
         if world.strikes("crash after commit", op, often):
             self._crash(node)
@@ -160,7 +161,7 @@ class Operators:
         if node is None or node.flight is None:
             return
         running = node.engine.running
-        if world.strikes("store outage", "leases running" if running else "nothing running", 1 if running else 8):
+        if world.strikes("store outage", "leases running" if running else "nothing running", 3 if running else 12):
             world.advance(MAX_STORE_OUTAGE + SECOND)
 
     def answer(self) -> None:
@@ -248,7 +249,7 @@ class Operators:
         world = self._world
         if world.store.volatile or not 0 < len(world.nodes) < MAX_NODES:
             return
-        if all(node.flight is None for node in world.nodes) and world.strikes("take-over", "nothing", 16):
+        if all(node.flight is None for node in world.nodes) and world.strikes("take-over", "nothing", 32):
             self.start_term()
 
     def flap(self) -> None:
@@ -267,7 +268,7 @@ class Operators:
         if node is None:
             return
         met = "leases running" if node.engine.running else "nothing running"
-        if node.stopping or world.strikes("graceful stop", met, 1 if node.engine.running else 4):
+        if node.stopping or world.strikes("graceful stop", met, 2 if node.engine.running else 6):
             if node.stopping:
                 world.strike("graceful stop", "asked again")
             node.stopping = True

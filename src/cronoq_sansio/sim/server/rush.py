@@ -64,7 +64,8 @@ class Rush:
             for lease in leases[:ended]:
                 if worker not in node.workers:
                     break  # it died when it reported
-                del worker.leases[lease]
+                if worker.leases.pop(lease, None) is None:
+                    continue  # it was told to stop when another report was taken in
                 report(worker, "complete", m.Complete(lease, b"", ""))
             else:
                 for lease in leases[ended:]:

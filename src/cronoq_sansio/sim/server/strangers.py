@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cronoq_sansio.sim.server.node import Node
     from cronoq_sansio.sim.server.world import ServerWorld
 
-MAX_OUTPUT = 1 << 16  #: bytes; where messages may be larger no output is too large
+MAX_OUTPUT = 1 << 16  #: bytes of an output that is stored; one that is too large is only measured
 MANY_SLOTS = 10_000
 PAGES = 20  #: of one listing
 ODD_WORKERS = BY_NAME["odd worker"].meets
@@ -33,7 +33,7 @@ LARGEST = 201  #: tasks of a batch that is too large
 class Strangers:
     """Of one world."""
 
-    OFTEN: ClassVar = {"haunt": 4, "report_too_late": 3, "come_oddly": 4, "ask_oddly": 5}
+    OFTEN: ClassVar = {"haunt": 6, "report_too_late": 3, "come_oddly": 4, "ask_oddly": 5}
 
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world
@@ -179,10 +179,10 @@ class Strangers:
         return True
 
     def _says_too_much(self, node: "Node") -> bool:
-        over = self._pick((0, 1))
+        over = self._pick((1, 1, 0))
         size = node.settings.limits.max_message_bytes - MESSAGE_HEADROOM + over
         found = [worker for worker in node.workers if worker.leases]
-        if not found or size > MAX_OUTPUT:
+        if not found or (size > MAX_OUTPUT and not over):
             return False
         worker = self._pick(found)
         _send(worker, m.Complete(self._workers.take(worker), bytes(size), ""))

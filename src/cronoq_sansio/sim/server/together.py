@@ -40,7 +40,7 @@ ALONE = frozenset(("beat_at_the_edge",))
 class Together:
     """Of one world."""
 
-    OFTEN: ClassVar = {"gather": 70, "herd": 4}
+    OFTEN: ClassVar = {"gather": 70, "herd": 5}
 
     def __init__(self, world: "ServerWorld") -> None:
         self._world = world

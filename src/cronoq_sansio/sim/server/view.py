@@ -102,8 +102,8 @@ class View:
         self.frozen = False
         """Nothing may be dispatched."""
         self.recovering = True
-        self.set = False
-        """The wall clock was set since the term began."""
+        self.set = now + self.offset < world.latest_wall
+        """The wall clock was set since the term began, or had been set back, and stored times were ahead of it."""
         self._aged = True
         """Whoever came later is younger. Not so when the wall clock was set back before the term began."""
         self.cancels: dict[int | str, None] = {}

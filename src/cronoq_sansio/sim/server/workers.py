@@ -60,7 +60,7 @@ class Workers:
         "fail": 6,
         "refuse": 4,
         "beat": 6,
-        "beat_at_the_edge": 3,
+        "beat_at_the_edge": 5,
         "change_slots": 4,
         "confirm": 3,
         "deliver": 4,
@@ -119,10 +119,10 @@ class Workers:
                 return
             many = len(worker.leases) >= MANY
             for lease in list(worker.leases) if many else (self.take(worker),):
-                if many:
-                    del worker.leases[lease]
                 if worker not in worker.node.workers:
                     break  # it died when it reported
+                if many and worker.leases.pop(lease, None) is None:
+                    continue  # it was told to stop meanwhile
                 self.report(worker, "complete", m.Complete(lease, b"%d" % lease, ""))
 
     def fail(self) -> None:
@@ -158,7 +158,10 @@ class Workers:
         if worker is None or not world.on("heartbeat at the edge"):
             return
         node = worker.node
-        lease_id = self._pick(list(worker.leases))
+        held = [lease_id for lease_id in worker.leases if lease_id in node.holders.held]
+        if not held:
+            return
+        lease_id = self._pick(held)
         lease = node.engine.leases.live.get(lease_id)
         if lease is None or not lease.held:
             return
@@ -283,10 +286,11 @@ class Workers:
     def _die_uncommitted(self, worker: Worker, lease: int) -> None:
         """Its report is taken in, and it is gone before that is durable, if it takes a commit to be that."""
         node = worker.node
-        live = node.engine.leases.live
-        there = lease in live
+        known = node.engine.leases.live.get(lease)
         node.flush()
-        if there and lease not in live and not node.settled() and node.serving and worker in node.workers:
+        if known is None or not node.serving or worker not in node.workers:
+            return
+        if any(getattr(record, "task_id", 0) == known.task.id for record in node.unwritten()):
             self._world.strike("worker death", "after the report before the commit")
             self.gone(worker, "reset")
 

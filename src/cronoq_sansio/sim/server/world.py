@@ -122,6 +122,8 @@ class ServerWorld:
         self.now = plan.beginning
         self.wall_shift = 0
         """The wall clocks of all hosts are ahead of the world's time by so much."""
+        self.latest_wall = 0
+        """What they showed when they were set back, at most: stored times may be ahead of them until then."""
         self.narrator = Narrator(self) if narrate else None
         self.store = SimStore(volatile=plan.volatile, first_task=plan.first_task)
         self.ledger = Ledger(self)

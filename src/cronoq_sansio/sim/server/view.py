@@ -25,6 +25,7 @@ from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import DEFAULT_RETRY, PoolSettings, Settings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server.fires import TermFires
+from cronoq_sansio.sim.server.room import Room
 from cronoq_sansio.sim.server.shadow import (
     BLOCKED,
     CANCELLED,
@@ -115,8 +116,11 @@ class View:
             EdgeResolved: self._resolved,
             RecurringStored: self._stored,
             RecurringFired: lambda _record: None,
-            RecurringDeleted: lambda _record: None,
+            RecurringDeleted: lambda record: self.room.removed(record),
         }
+        self.room = Room(world, settings, self.live)
+        self.step: Sequence[Record] = ()
+        """What was written last."""
         self.fires = TermFires(world.ledger.fires, self)
         self.keys = Keys(self, rows, settings.limits)
         self.edges = Edges(self, rows)
@@ -140,6 +144,7 @@ class View:
                     due = min(state.due - self.offset, self.now + self._policy(shadow.spec).max_backoff)
                     shadow.due = shadow.latest = due
             self._add(task_id, shadow)
+            self.room.found(shadow)
         self.keys.take_over(live)
         for task_id in live:
             if self.live[task_id].status == BLOCKED:
@@ -170,11 +175,13 @@ class View:
         self._low, self._high = (offset, self.offset) if offset < self.offset else (self.offset, offset)
         self.now = now
         self._peak = max(self._peak, now + offset)
+        self.step = records
         on = self._on
         for record in records:
             on[type(record)](record)
         if self._whole:
             self._check_batches()
+        self.room.stepped()
         self.offset = offset
 
     def _add(self, task_id: int, shadow: Shadow) -> None:
@@ -200,6 +207,7 @@ class View:
             self.edges.name(task_id, spec.key)
         shadow = Shadow(spec, READY, 0, record.max_attempts, self.now)
         self._add(task_id, shadow)
+        self.room.came(task_id, spec)
         self.counts["submitted"] += 1
         if spec.scheduling is not None and (record.edges or spec.scheduling.dependencies):
             self.edges.begin(shadow, record)
@@ -256,6 +264,7 @@ class View:
         for name, units in shadow.needs:
             self.units[name].take(units, now)
         shadow.report = None
+        self.room.left(shadow.spec)
         self.starts.append(record.task_id)
         self.running += 1
         self.counts["dispatched"] += 1
@@ -303,6 +312,7 @@ class View:
             shadow.first_started = 0
         if shadow.lanes is not None:
             heappush(shadow.lanes[shadow.spec.priority], record.task_id)
+        self.room.back(shadow.spec)
         self.running -= 1
         self.counts["dispatched"] -= 1
 
@@ -314,6 +324,7 @@ class View:
         shadow.due, shadow.latest = record.due - self._high, record.due - self._low
         self._check_backoff(record, shadow)
         self.counts["retries"] += 1
+        self.room.back(shadow.spec)
         self._leave(shadow)
 
     def _check_backoff(self, record: TaskChanged, shadow: Shadow) -> None:
@@ -351,6 +362,9 @@ class View:
         self._check_end(record, shadow)
         if shadow.status == RUNNING:
             self._leave(shadow)
+        else:
+            self.room.left(shadow.spec)
+        self.room.ended(shadow.spec, status)
         self.ends.append(task_id)
         self.ended[task_id] = status
         self.counts[COUNTED[status]] += 1
@@ -408,6 +422,7 @@ class View:
 
     def _stored(self, record: RecurringStored) -> None:
         self.fires.put(record.spec.name)
+        self.room.put(record)
 
     def _check_batches(self) -> None:
         """Each batch of which something was inserted is there whole."""

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.records import TaskInserted
-from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import DEFAULT_PAGE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server.refusals import Refusals, may_run, may_stand
 from cronoq_sansio.sim.server.shadow import CANCELLED, READY, SUCCEEDED, progress
 from cronoq_sansio.spec import TaskSpec, tenant_of
 
@@ -38,6 +38,7 @@ class Answers:
         self._fresh: dict[int, None] = {}
         """Tasks of which somebody was told that they are new."""
         self._pages = 0
+        self.refusals = Refusals(world, ledger)
         self._replies: dict[type, Callable[[Node, Ask, Any], None]] = {
             m.SubmitReply: self._submitted,
             m.BatchReply: self._batch,
@@ -54,6 +55,7 @@ class Answers:
 
     def reply(self, node: "Node", ask: "Ask", message: Any) -> None:
         """A call is answered with this."""
+        self.refusals.let_in(node, ask)
         self._replies[type(message)](node, ask, message)
 
     # --- submissions
@@ -96,6 +98,8 @@ class Answers:
             if task_id in self._fresh:
                 raise fault("two submissions were told that they made the same task", ask, row)
             self._fresh[task_id] = None
+            if not may_run(node, spec):
+                raise fault("a task is taken in that can never run", ask, row)
             mine = (spec.key, spec.pool, spec.kind, spec.priority, spec.content_type, spec.payload, tenant_of(spec))
             if mine != (
                 *(stored.key, stored.pool, stored.kind, stored.priority),
@@ -250,44 +254,14 @@ class Answers:
             raise fault("a watcher is told of a task in the wrong order", ask, f"{event}, before: {before}")
         ask.shown[task_id] = far
 
-    # --- refusals
-
-    def refusal(self, node: "Node", ask: "Ask", rejection: Rejection) -> None:
-        """A call is refused, or a watch ends."""
-        asked = node.holders.calls.get(ask.call)
-        if asked is None:
-            return
-        for name, given in rejection.details:
-            if name == "cronoq-task-id" and int(given) not in self._rows.inserted:
-                raise fault("a refusal names a task that is not durable", ask, rejection)
-        if rejection.code is Code.NOT_FOUND and node.epoch == self._world.store.epoch:
-            self._not_found(ask, asked, rejection)
-        elif rejection.code is Code.DEADLINE_EXCEEDED:
-            self._too_late(node, ask, asked, rejection)
-
-    def _not_found(self, ask: "Ask", asked: "Asked", rejection: Rejection) -> None:
-        ref = getattr(ask.request, "task", 0)
-        task_id = self._ledger.keys.get(ref, 0) if isinstance(ref, str) else ref
-        there = 0 < task_id <= asked.highest and task_id in self._rows.inserted
-        if there and not (self._world.store.volatile and task_id in self._ledger.ends):
-            raise fault("a stored task is not found", ask, rejection)
-
-    def _too_late(self, node: "Node", ask: "Ask", asked: "Asked", rejection: Rejection) -> None:
-        request, limits = ask.request, node.settings.limits
-        ends = [] if asked.deadline is None else [asked.deadline]
-        if type(request) is m.Wait:
-            ends.append(asked.now + (limits.max_wait if request.timeout is None else request.timeout))
-        elif type(request) is m.Submit and request.wait:
-            ends.append(asked.now + (limits.max_wait if request.wait_timeout is None else request.wait_timeout))
-        if not ends or node.now < min(ends):
-            raise fault("a call runs out of time that has some left", ask, f"{rejection} at {node.now}, {ends}")
-
     # --- schedules
 
     def _added(self, node: "Node", ask: "Ask", reply: mr.RecurringAddedReply) -> None:
         spec = ask.request.spec
         if spec not in self._ledger.schedules.get(spec.name, ()):
             raise fault("an acknowledged schedule is not durable", ask, reply)
+        if not may_stand(node, spec):
+            raise fault("a schedule is taken in whose tasks can never run", ask, spec)
 
     def _removed(self, node: "Node", ask: "Ask", reply: mr.RecurringRemovedReply) -> None:
         if reply.removed and ask.request.name not in self._ledger.removed:

@@ -25,13 +25,13 @@ AT_ONCE = ("workers", "snapshot")
 """Calls that wait for nothing, so that nobody goes away before their answer."""
 BRIEF = ("add schedule", "remove schedule", "list schedules")
 """Calls that are few, and open for one commit."""
-WAITS = (None, 0, SECOND, 5 * SECOND)
+WAITS = (None, 0, SECOND, 5 * SECOND, 20 * SECOND)
 
 
 class Ask:
     """One call, as its caller sees it. It is the call's sink."""
 
-    __slots__ = ("call", "marker", "node", "number", "op", "pages", "request", "shown")
+    __slots__ = ("call", "made", "marker", "node", "number", "op", "pages", "request", "shown")
 
     def __init__(self, number: int, op: str, request: Any, node: "Node", marker: str) -> None:
         self.number = number
@@ -42,6 +42,8 @@ class Ask:
         self.marker = marker
         """Of a batch: the content type of its tasks."""
         self.call = m.Call(self)
+        self.made = 0
+        """Of a submission: the task that it was told of."""
         self.pages = 0
         """Of a listing: its caller asks for so many more, until there is none."""
         self.shown: dict[int, int] = {}

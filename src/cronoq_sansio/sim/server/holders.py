@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
 from cronoq_sansio.service import messages as m
-from cronoq_sansio.service.messages_recurring import RemoveRecurring
+from cronoq_sansio.service.messages_recurring import ListRecurring, RemoveRecurring
 from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server.door import CHANGES, Door
 from cronoq_sansio.sim.server.shadow import CANCELLED, DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED
 from cronoq_sansio.values import value
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 MAX_FIRED = 200
 """Leases up to which all of them are looked at whenever timers fire."""
+LISTS = frozenset((m.ListTasks, ListRecurring))
 EXPIRED, TIMED_OUT, CANCELLED_BY, SHUTDOWN = "lease expired", "attempt timed out", "cancelled", "shutdown"
 
 
@@ -69,6 +71,14 @@ class Asked:
     """How many ends of tasks were known then (`Keys.count`)."""
     deadline: int | None
     request: Any
+    refused: str
+    """Why it must be refused at once (`Door`), or empty."""
+    budget: str
+    """What it takes from, when it was let in."""
+    read: Sequence[m.Call]
+    """Of a list: calls of the same read that change something, …"""
+    place: int
+    """… of which so many came before it."""
 
 
 class Desk:
@@ -120,7 +130,17 @@ class Holders:
         """There is but one event in this step."""
         self.grace: int | None = None
         """When a stop takes the leases back that are left."""
-        self._stopping = self._pressed = False
+        self.door = Door(node.settings.limits)
+        self.looked = 0
+        """When timers fired for the last time before this step; nothing that was due by then is left."""
+        self.settled = False
+        """Before this step everything was durable, and told."""
+        self.highest = 0
+        """The highest id of a task before this step, durable or not."""
+        self._fired_at = 0
+        self._farewell = 0
+        """The last step with writes when the stop was complete but for the store."""
+        self._read: list[m.Call] = []
         self.wanted: Hold | None = None
         """What this step refuses although another worker can have it."""
         self._sent: dict[int, tuple[int, int]] = {}
@@ -148,11 +168,19 @@ class Holders:
 
     def heard(self, events: Sequence[Any]) -> bool:
         """A step is about to handle these. True when all of them are stale reports: then nothing may happen."""
-        frozen = self._stopping or self._pressed
+        door = self.door
+        frozen = door.stopping or door.pressed
         stale = True
         self.alone = len(events) == 1
         self.wanted = None
+        self.looked = self._fired_at
+        self.highest = self._view.highest
         self.fired = type(events[-1]) is TimerFired if events else False
+        if self.fired:
+            self._fired_at = self._node.now
+            self.settled = self._node.settled()
+        if self._read:
+            self._read = []
         if self._reported:
             self._reported = {}
         for event in events:
@@ -173,7 +201,7 @@ class Holders:
                 other = self._others.get(kind)
                 if other is not None:
                     other(event)
-        self._view.frozen = frozen and (self._stopping or self._pressed)
+        self._view.frozen = frozen and (door.stopping or door.pressed)
         return stale and len(events) > 0
 
     def _over(self, stream: m.WorkerStream, message: Any) -> bool:
@@ -287,13 +315,21 @@ class Holders:
             desk.slots = min(message.slots, desk.cap)
 
     def _call(self, event: m.CallReceived) -> None:
-        world = self._node.world
+        world, now, call = self._node.world, self._node.now, event.call
         request: Any = event.request
-        highest, ends = world.ledger.highest, self._view.keys.count
-        self.calls[event.call] = Asked(self._node.now, world.events, highest, ends, event.deadline, request)
         kind = type(request)
+        highest, ends = world.ledger.highest, self._view.keys.count
+        refused, budget = self.door.arrives(request, event.deadline, now)
+        read: Sequence[m.Call] = ()
+        if kind in CHANGES:
+            self._read.append(call)
+        elif kind in LISTS:
+            read = self._read
+        self.calls[call] = Asked(
+            now, world.events, highest, ends, event.deadline, request, refused, budget, read, len(read)
+        )
         if kind is m.SubmitBatch:
-            ask: Any = event.call.sink
+            ask: Any = call.sink
             world.ledger.tried(ask.marker)
         elif kind is m.Cancel:
             self._view.cancels[request.task] = None
@@ -301,9 +337,15 @@ class Holders:
             world.ledger.unwanted[request.name] = None
 
     def _left(self, event: m.CallEnded) -> None:
-        self.calls.pop(event.call, None)
+        self.forget(event.call)
         ask: Any = event.call.sink
         self.watching.pop(ask, None)
+
+    def forget(self, call: m.Call) -> None:
+        """A call is over."""
+        asked = self.calls.pop(call, None)
+        if asked is not None and asked.budget:
+            self.door.leaves(asked.budget)
 
     def _connected(self, event: m.WorkerConnected) -> None:
         self.waiting[event.stream] = self._node.now
@@ -312,12 +354,27 @@ class Holders:
         self._close(event.stream)
 
     def _stop(self, event: m.StopRequested) -> None:
-        self._stopping = True
+        self.door.stopping = True
         due = self._node.now + event.grace
         self.grace = due if self.grace is None else min(due, self.grace)
 
     def _pressure(self, event: m.StorePressure) -> None:
-        self._pressed = event.reason is not None
+        self.door.pressed = event.reason is not None
+
+    def stop_goes_on(self) -> None:
+        """The step is made, and the server is stopping: it has stopped when no attempt runs any more."""
+        if self.door.stopped:
+            return
+        if not self._view.running:
+            self.door.stopped = True
+            self._farewell = self._node.written
+        elif self.grace is not None and self._node.now >= self.grace:
+            raise fault("a stop takes longer than its grace", f"{self._view.running} run, {self.grace}")
+
+    def said_farewell(self) -> bool:
+        """The stop is complete, and everything that it brought is durable: it may be told."""
+        node = self._node
+        return self.door.stopped and (node.world.store.volatile or node.durable >= self._farewell)
 
     def _stalled(self, event: Stalled) -> None:
         self.excused += event.lateness
@@ -397,6 +454,8 @@ class Holders:
             desk = self.desks.get(worker.stream)
             if desk is not None:
                 desk.closing = True
+            if not message.not_leader and not self.said_farewell():
+                raise fault("a worker is sent away before the stop is durable", message)
 
     def _cap(self, name: str) -> int:
         settings = self._node.settings
@@ -420,7 +479,7 @@ class Holders:
                 raise fault("an attempt times out before its time", f"{hold}, started {now - hold.started} ns ago")
         elif reason == SHUTDOWN and self.grace is not None and self._node.now < self.grace:
             raise fault("a stop takes a lease back before its grace is over", f"{hold}: {self.grace - self._node.now}")
-        elif not (reason == CANCELLED_BY or (reason == SHUTDOWN and self._stopping)):
+        elif not (reason == CANCELLED_BY or (reason == SHUTDOWN and self.door.stopping)):
             raise fault("a worker is told to stop for another reason than there is", abort)
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt and shadow.status == RUNNING:

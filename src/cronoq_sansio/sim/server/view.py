@@ -437,6 +437,10 @@ class View:
                 raise fault("a part of a batch was inserted", f"{marker}: without {missing}")
         self._whole = {}
 
+    def attempts(self, spec: TaskSpec) -> int:
+        """How many a task may have."""
+        return self._policy(spec).max_attempts
+
     def _policy(self, spec: TaskSpec) -> RetryPolicy:
         """Of a task: what it asks for, and what the pool says of the rest."""
         pool, asked = self.pools.get(spec.pool), spec.retry

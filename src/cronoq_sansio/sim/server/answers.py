@@ -1,26 +1,22 @@
 """What callers are told, one check per kind of answer: each must be in the rows, and be an answer to what was asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.records import TaskInserted
-from cronoq_sansio.limits import DEFAULT_PAGE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server.pages import Pages
 from cronoq_sansio.sim.server.refusals import Refusals, may_run, may_stand
 from cronoq_sansio.sim.server.shadow import CANCELLED, READY, SUCCEEDED, progress
 from cronoq_sansio.spec import TaskSpec, tenant_of
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.callers import Ask
-    from cronoq_sansio.sim.server.holders import Asked
     from cronoq_sansio.sim.server.ledger import Ledger
     from cronoq_sansio.sim.server.node import Node
     from cronoq_sansio.sim.server.world import ServerWorld
-
-WHOLE_EVERY = 4
-"""One page of so many is compared with everything that is stored."""
 
 
 def fault(what: str, ask: "Ask", details: object) -> Violation:
@@ -37,7 +33,7 @@ class Answers:
         self._rows = world.store.rows
         self._fresh: dict[int, None] = {}
         """Tasks of which somebody was told that they are new."""
-        self._pages = 0
+        self._pages = Pages(world, ledger)
         self.refusals = Refusals(world, ledger)
         self._replies: dict[type, Callable[[Node, Ask, Any], None]] = {
             m.SubmitReply: self._submitted,
@@ -50,7 +46,7 @@ class Answers:
             m.SnapshotReply: self._snapshot,
             mr.RecurringAddedReply: self._added,
             mr.RecurringRemovedReply: self._removed,
-            mr.RecurringListReply: self._listed,
+            mr.RecurringListReply: self._pages.schedules,
         }
 
     def reply(self, node: "Node", ask: "Ask", message: Any) -> None:
@@ -62,6 +58,7 @@ class Answers:
 
     def _submitted(self, node: "Node", ask: "Ask", reply: m.SubmitReply) -> None:
         self._member(node, ask, reply.task_id, ask.request.spec, duplicate=reply.duplicate)
+        ask.made = reply.task_id
         result = reply.result
         if (result is not None) != ask.request.wait:
             raise fault("a submit is answered with a result exactly when it waits for one", ask, reply)
@@ -170,6 +167,13 @@ class Answers:
                 raise fault("an end was told in another way than it is stored", ask, f"{info}, stored: {end}")
             if info.output_available and task_id not in ledger.outputs:
                 raise fault("an output is said to be there that is not", ask, info)
+            if not self._world.store.volatile:
+                if info.status == SUCCEEDED and not info.output_available:
+                    raise fault("an output is said not to be there that is stored", ask, info)
+                if not whole:
+                    raise fault("a task is told of in less than is stored", ask, info)
+            elif not whole and task_id in self._remembered(node):
+                raise fault("a task is told of in less than is remembered", ask, info)
             self._told_end(node, task_id)
         else:
             if progress(info.status, info.attempt) > ledger.far[task_id]:
@@ -178,52 +182,28 @@ class Answers:
             asked = node.holders.calls.get(ask.call)
             if told is not None and asked is not None and told < asked.event:
                 raise fault("a task is live again whose end was told before", ask, info)
+            if info.status == READY:
+                self._ready(ask, row, info)
             if info.attempt > info.max_attempts or info.output_available or info.finished is not None:
                 raise fault("a live task was told to be what none can be", ask, info)
         if whole and not _same(row, info):
             raise fault("a task was told to be another one", ask, f"{info}, stored: {row}")
 
-    # --- pages
-
     def _page(self, node: "Node", ask: "Ask", page: m.TaskPage) -> None:
-        request: m.ListTasks = ask.request
-        limit = min(request.limit or DEFAULT_PAGE, node.settings.limits.max_list)
-        last = request.after
         for info in page.tasks:
-            if info.task_id <= last:
-                raise fault("a page is not in the order of ids", ask, page)
-            last = info.task_id
-            if (request.pools and info.pool not in request.pools) or (
-                request.statuses and info.status not in request.statuses
-            ):
-                raise fault("a page has a task that was not asked for", ask, info)
             self._shown(node, ask, info)
-        if len(page.tasks) > limit or (page.next_after and page.next_after < last):
-            raise fault("a page is longer than asked for, or does not go on behind its end", ask, page)
-        self._pages += 1
-        asked = node.holders.calls.get(ask.call)
-        if asked is not None and not self._pages % WHOLE_EVERY and node.epoch == self._world.store.epoch:
-            self._whole_page(ask, page, asked)
+        self._pages.page(node, ask, page)
 
-    def _whole_page(self, ask: "Ask", page: m.TaskPage, asked: "Asked") -> None:
-        """Nothing that matched all the time from the question to the answer is left out."""
-        request: m.ListTasks = ask.request
-        ledger, rows = self._ledger, self._rows
-        there = {info.task_id for info in page.tasks}
-        end = min(page.next_after or asked.highest, asked.highest)
-        for task_id, row in rows.inserted.items():
-            if not request.after < task_id <= end or task_id in there:
-                continue
-            if request.pools and row.spec.pool not in request.pools:
-                continue
-            ended = ledger.ended_at.get(task_id)
-            if ended is not None and self._world.store.volatile:
-                continue  # it may be forgotten
-            if request.statuses and (ended is None or ended >= asked.event):
-                continue  # who knows what it was
-            if request.statuses and ledger.ends[task_id].status not in request.statuses:
-                continue
-            raise fault("a page leaves out a task that matches", ask, f"task {task_id}, {page}")
+    def _remembered(self, node: "Node") -> Sequence[int]:
+        """The tasks that have ended last, of which a term still knows everything."""
+        most = node.settings.outputs.info_entries
+        return node.view.ends[-most:] if most else ()
+
+    def _ready(self, ask: "Ask", row: TaskInserted, told: object) -> None:
+        """Those that it depends on have ended, and nobody can take that back."""
+        for edge in row.edges:
+            if edge.parent and edge.parent not in self._ledger.ends:
+                raise fault("a task is told to be ready before those that it depends on have ended", ask, told)
 
     # --- watches
 
@@ -250,6 +230,8 @@ class Answers:
                 raise fault("a watcher is told of an end twice", ask, event)
         elif not request.all_transitions:
             raise fault("a watcher is told what it does not watch for", ask, event)
+        elif event.status == READY and row.edges:
+            self._ready(ask, row, event)
         elif far < before and not (event.status == READY and event.attempt == before // 2 - 1):
             raise fault("a watcher is told of a task in the wrong order", ask, f"{event}, before: {before}")
         ask.shown[task_id] = far
@@ -264,18 +246,13 @@ class Answers:
             raise fault("a schedule is taken in whose tasks can never run", ask, spec)
 
     def _removed(self, node: "Node", ask: "Ask", reply: mr.RecurringRemovedReply) -> None:
+        name, ledger = ask.request.name, self._ledger
+        asked = node.holders.calls.get(ask.call)
+        if not reply.removed and name in ledger.standing and asked is not None:
+            if ledger.stood_at[name] < asked.event and node.epoch == self._world.store.epoch:
+                raise fault("a schedule is said not to be there that is still stored", ask, ledger.standing[name])
         if reply.removed and ask.request.name not in self._ledger.removed:
             raise fault("a schedule is said to be removed, and the store does not say so", ask, reply)
-
-    def _listed(self, node: "Node", ask: "Ask", reply: mr.RecurringListReply) -> None:
-        names = [view.spec.name for view in reply.schedules]
-        if names != sorted(set(names)):
-            raise fault("schedules are not listed by name, each once", ask, names)
-        for view in reply.schedules:
-            if view.spec not in self._ledger.schedules.get(view.spec.name, ()):
-                raise fault("a schedule was told of that is not durable", ask, view)
-            if view.last_task and view.last_task not in self._rows.inserted:
-                raise fault("a schedule was told to have made a task that is not durable", ask, view)
 
     # --- figures
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 WHOLE_EVERY = 4
 """One page of so many is compared with everything that is stored."""
-LEAST_BYTES, MOST_BYTES = 24, 1_024
+LEAST_BYTES, MOST_BYTES = 24, 8_192
 """What an entry of a page takes beside its texts at least, and what one hardly ever takes with them."""
 
 

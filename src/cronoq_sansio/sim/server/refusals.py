@@ -273,7 +273,9 @@ def may_stand(node: "Node", spec: RecurringSpec) -> bool:
     asked, size = spec.template.scheduling or NOTHING, spec.template.size
     fixed = asked.deadline is not None or asked.start is not None or asked.start_in is not None or asked.dependencies
     bad = spec.cron in BAD_CRONS or spec.tz in BAD_ZONES or bool(fixed)
-    return not bad and may_run(node, spec.template) and size <= node.settings.limits.max_message_bytes - MESSAGE_HEADROOM
+    return (
+        not bad and may_run(node, spec.template) and size <= node.settings.limits.max_message_bytes - MESSAGE_HEADROOM
+    )
 
 
 def _invalid(node: "Node", spec: TaskSpec, batch: Sequence[TaskSpec], _index: int) -> bool:

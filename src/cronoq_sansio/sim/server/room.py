@@ -7,7 +7,14 @@ refusal writes nothing, so nobody outside knows between which of the writes of i
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored, TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import (
+    Record,
+    RecurringDeleted,
+    RecurringStored,
+    TaskChanged,
+    TaskFinished,
+    TaskInserted,
+)
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server.shadow import BLOCKED, CANCELLED, FAILED, MISSED, READY, RUNNING, SHED, SKIPPED, Shadow
@@ -83,11 +90,7 @@ class Room:
             raise fault("a task is taken in above a bound, and none gives way", self._counts(spec))
         self.bytes += spec.size if spec.scheduling is None else weight(spec)
         bound = line.bounds[own]
-        if (
-            line.count >= line.most
-            or self.count >= self._total
-            or (bound is not None and line.by_class[own] >= bound)
-        ):
+        if line.count >= line.most or self.count >= self._total or (bound is not None and line.by_class[own] >= bound):
             spare = line.sheds
             if (
                 not spare

@@ -248,10 +248,10 @@ class Answers:
     def _removed(self, node: "Node", ask: "Ask", reply: mr.RecurringRemovedReply) -> None:
         name, ledger = ask.request.name, self._ledger
         asked = node.holders.calls.get(ask.call)
-        if not reply.removed and name in ledger.standing and asked is not None:
-            if ledger.stood_at[name] < asked.event and node.epoch == self._world.store.epoch:
-                raise fault("a schedule is said not to be there that is still stored", ask, ledger.standing[name])
-        if reply.removed and ask.request.name not in self._ledger.removed:
+        stands = not reply.removed and asked is not None and ledger.stood_at.get(name, asked.event) < asked.event
+        if stands and name in ledger.standing and node.epoch == self._world.store.epoch:
+            raise fault("a schedule is said not to be there that is still stored", ask, ledger.standing[name])
+        if reply.removed and name not in ledger.removed:
             raise fault("a schedule is said to be removed, and the store does not say so", ask, reply)
 
     # --- figures

@@ -5,7 +5,7 @@ task or a schedule would pass (`room.py`), the pools, resources and schedules th
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import EVENT_BURST, MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_SCHEDULES, MESSAGE_HEADROOM

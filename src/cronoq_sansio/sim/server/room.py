@@ -17,7 +17,7 @@ from cronoq_sansio.engine.records import (
 )
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.server.shadow import BLOCKED, CANCELLED, FAILED, MISSED, READY, RUNNING, SHED, SKIPPED, Shadow
+from cronoq_sansio.sim.server.shadow import BLOCKED, CANCELLED, FAILED, MISSED, RUNNING, SHED, SKIPPED, Shadow
 from cronoq_sansio.spec import RecurringSpec, TaskSpec, weight
 
 if TYPE_CHECKING:

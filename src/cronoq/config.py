@@ -8,7 +8,6 @@ What a file may hold is decided by `cronoq_sansio.settings_check`; this module a
 import os
 import re
 import stat
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from cronoq_sansio.limits import MAX_CONFIG_FILE
 from cronoq_sansio.settings import LimitSettings, Settings
 from cronoq_sansio.settings_check import check_settings
 from cronoq_sansio.settings_walk import Problem
+from cronoq_sansio.toml import parse_toml
 from cronoq_sansio.values import value
 
 __all__ = ["CONFIG_VARIABLE", "DEFAULT_DATABASE", "DEFAULT_FILE", "Loaded", "load", "memory_budget"]
@@ -109,7 +109,7 @@ def _open_at_once(path: str, flags: int) -> int:
 
 def _parse(text: str, source: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(text)
+        return parse_toml(text)
     except RecursionError as error:
         raise ConfigError((f"{source}: nested too deeply",)) from error
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits

@@ -156,6 +156,7 @@ PRUNE_INTERVAL = 3_600 * SECOND  #: rows are kept for days, so an hour more make
 # --- the process
 
 MAX_CONFIG_FILE = 1 << 20  #: bytes; a thousand pools need a tenth of it, anything larger is not a configuration
+MAX_TOML_DOTS = 32  #: in one key; tables are four deep, and parsing takes the square: a full file of these takes 2 s
 TICK = SECOND // 4  #: how often the loop checks its own lateness
 STALL = SECOND // 2  #: lateness beyond this means that the process was stopped
 SLOW_STEP = SECOND // 4  #: half of that: a step that takes longer may be why the process seems to have been stopped
@@ -189,4 +190,5 @@ RECORDED_PORTION = 100  #: recovered records per line, at most: lines that a per
 MAX_RECORDED_POOLS = 10_000  #: and resources, that a replay takes: they cost it 1 s, and 200,000 gigabytes
 MAX_RECORDED_ENTRIES = 1 << 20  #: of one array of a recording: what a full message of 16 MiB can bring in 16 bytes each
 MAX_RECORDED_NUMBER = (1 << 64) - 1  #: seeds have 64 bits; what is larger was never an id, a time or a number of a term
+MAX_RECORDED_OPEN = 524_288  #: calls and worker streams that are open at a time: 250 MB; by the defaults 75,000 can be
 MAX_HASHED = 20_000  #: tasks and schedules of a state whose hash is computed: about 0.2 s in which nobody is served

@@ -133,6 +133,15 @@ def test_what_cannot_be_recorded_to_is_refused_before_the_server_serves(tmp_path
     assert "Traceback" not in done.stderr and list(tmp_path.iterdir()) == []
 
 
+def test_more_pools_than_a_replay_takes_are_not_recorded(tmp_path):
+    pools = "".join(f'[[pools]]\nname = "p{number}"\n' for number in range(10_001))
+    (tmp_path / "cronoq.toml").write_text(f'[store]\nkind = "memory"\n{pools}')
+    done = run_cli("serve", "--record", "rec.jsonl", folder=tmp_path)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    assert "--record rec.jsonl: 10001 pools are more than the 10000 that a replay takes" in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["cronoq.toml"]
+
+
 def test_a_server_that_does_not_start_leaves_no_empty_file(tmp_path):
     (tmp_path / "cronoq.toml").write_text(
         '[store]\nkind = "sqlite"\npath = "no/tasks.db"\n[[pools]]\nname = "default"\n'

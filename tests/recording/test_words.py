@@ -72,7 +72,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 
 
 PLAIN: dict[Any, st.SearchStrategy[Any]] = {
-    int: st.integers(-(1 << 70), 1 << 70),
+    int: st.integers(-(1 << 63), (1 << 64) - 1),
     bool: st.booleans(),
     str: TEXT | st.just("\ud800"),
     float: st.floats(allow_nan=False),
@@ -169,7 +169,7 @@ WRONG: list[tuple[Any, Any, str]] = [
     (Recorded, {"is": ["x"]}, "is: expected one of CallReceived"),
     (Recorded, [], "found an array"),
     (Recorded, {"is": "StepsDurable", "through": None}, "through: expected an integer, found null"),
-    (Recorded, {"is": "CallEnded", "call": -1}, "call: expected a number from 0, found -1"),
+    (Recorded, {"is": "CallEnded", "call": -1}, "call: expected a number from 0 to 18446744073709551615, found -1"),
     (RetryPolicy, {"max_attempts": 1, "initial_backoff": 1, "multiplier": "x"}, "'max_backoff' is missing"),
     (float, "x" * 99, f'expected a number, found "{"x" * 39}…'),
     (Rejection, {"code": "odd", "message": ""}, 'code: expected one of invalid, unknown_pool'),

@@ -19,6 +19,7 @@ from cronoq.errors import StartError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
+from cronoq_sansio.recording import format as recording_format
 from cronoq_sansio.recording.replay import RecordingReport, replay_recording
 from cronoq_sansio.recording.writer import RecordingWriter
 from cronoq_sansio.wire import pb
@@ -290,6 +291,24 @@ async def test_a_fault_of_the_recording_is_none_of_the_term(
     if method not in ("head", "end"):
         report = replay(tmp_path / "rec")
         assert report.outcome == "same" and "cut, a fault of the recording" in report.detail
+
+
+async def test_more_open_calls_than_a_replay_takes_end_the_recording_alone(
+    clock: MockClock,
+    nursery: trio.Nursery,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(recording_format, "MAX_RECORDED_OPEN", 0)
+    house = await House(nursery, DurableStore(), recordings=Recordings(str(tmp_path / "rec"), MIB)).open()
+    assert (await house.caller().submit()).id
+    await stop(house)
+    assert house.code == 0
+    sentence = "more than 0 calls and workers are open, which no replay takes"
+    assert sentence in capsys.readouterr().out
+    report = replay(tmp_path / "rec")
+    assert report.outcome == "same" and f"cut, {sentence}" in report.detail
 
 
 async def test_a_fault_of_recovery_is_recorded(

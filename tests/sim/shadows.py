@@ -48,14 +48,18 @@ def new(task_id, asked=None, at=NOW, edges=()):
     return TaskInserted(task_id, asked, attempts, at, edges)
 
 
-def start(task_id, attempt=1, at=NOW, first=None):
-    """An attempt starts."""
-    return TaskChanged(task_id, S.RUNNING, attempt, 0, first or at, at, "")
+def start(task_id, attempt=1, at=NOW, first=None, message=None):
+    """An attempt starts; when it is not the first one, the one before has failed."""
+    if message is None:
+        message = "broken" if attempt > 1 else ""
+    return TaskChanged(task_id, S.RUNNING, attempt, 0, first or at, at, message)
 
 
-def ready(task_id, attempt=0, first=0):
+def ready(task_id, attempt=0, first=0, message=None):
     """A dispatch is taken back."""
-    return TaskChanged(task_id, S.READY, attempt, 0, first, first, "")
+    if message is None:
+        message = "broken" if attempt else ""
+    return TaskChanged(task_id, S.READY, attempt, 0, first, first, message)
 
 
 def blocked(task_id, due=0):
@@ -68,9 +72,12 @@ def retry(task_id, attempt=1, due=NOW):
     return TaskChanged(task_id, S.RETRYING, attempt, due, NOW, NOW, "broken")
 
 
-def end(task_id, status, attempt=1, at=NOW):
-    """A task has ended."""
-    return TaskFinished(task_id, status, attempt, NOW, NOW, at, "")
+def end(task_id, status, attempt=1, at=NOW, message=None, last=NOW):
+    """A task has ended; what did not succeed says that it is broken, unless it says something else."""
+    if message is None:
+        message = "" if status == S.SUCCEEDED else "broken"
+    first, last = (NOW, last) if attempt else (0, 0)
+    return TaskFinished(task_id, status, attempt, first, last, at, message)
 
 
 def done(task_id, attempt=1):

@@ -27,6 +27,12 @@ def test_what_is_wrong_is_named(given, error, words):
             run_seed(**{"seed": 0, "steps": 10, **given})
 
 
+def test_calls_are_counted():
+    report = run(seeds=2, steps=200, world="server")
+    assert report.answered > 20 and sum(report.refused.values()) > 5 and "not_found" in report.refused
+    assert run(seed=2, steps=100, world="lockstep").refused == {}
+
+
 def test_faults_may_come_from_a_generator():
     allowed = ("report lost", "zombie")
     report = run(seeds=2, steps=50, world="server", faults=(name for name in allowed))

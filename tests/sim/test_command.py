@@ -97,6 +97,7 @@ def test_a_failure_with_its_trace_and_its_short_one(sim, broken):
         replayed = sim("--replay", str(path))
         assert replayed.code == 3
         assert "The replay came to the hash and to the end that the trace carries." in replayed.out
+        assert f"\n  hash {trace.decode(path.read_text()).trace.hash}\n" in replayed.out
         assert "SAFETY: a rule of the tests" in replayed.out and "what happened:" in replayed.out
 
 
@@ -125,7 +126,9 @@ def test_a_trace_of_a_bug_that_is_gone(sim, monkeypatch):
     (path,) = sim.folder.iterdir()
     done = sim("--replay", path.name)
     assert done.code == 5 and "DIVERGENCE: the replay of a trace is not the same run" in done.out
-    assert 'writes "hash": "" into it' in done.out
+    assert "expected, by the file:  hash " in done.out and "no failure" in done.out
+    assert done.out.endswith("\n1 seed failed.\n") and "0 steps" not in done.out
+    assert '"hash": "" into the file' in done.out
     text = path.read_text()
     path.write_text(re.sub(r'"code": "\w+"', '"code": "0123"', text))
     done = sim("--replay", path.name)

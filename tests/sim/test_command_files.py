@@ -1,7 +1,11 @@
 """The command of the simulator with files of others: recordings of production, and scenarios."""
 
+import io
+import json
+
 import pytest
 
+from cronoq_sansio.sim import __main__ as command
 from cronoq_sansio.sim import trace
 from cronoq_sansio.sim.failure import Kind, Trace
 from tests.recording.recorded import Term
@@ -101,3 +105,17 @@ def test_what_a_file_says_does_nothing_to_a_terminal(sim):
     (sim.folder / "odd.json").write_text(text)
     done = sim("--replay", "odd.json")
     assert "\x1b" not in done.out and r"\u{1b}]0;x\u{7}evil\u{d800}" in done.out
+
+
+def test_json_stays_json_whatever_a_file_says_and_a_terminal_speaks(sim, monkeypatch):
+    what = "\x7f\x9b\u202e\u2028µ…😀"
+    written = trace.Written(Trace("server", 0, {}, []), "", Kind.SAFETY, what, 0)
+    (sim.folder / "odd.json").write_text(trace.encode(written), encoding="utf-8")
+    done = sim("--replay", "odd.json", "--json")
+    assert done.json["note"].endswith(f"{what}.") and "µ…😀" in done.out
+    assert not set(what[:4]) & set(done.out)
+    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("sys.stdout", out)
+    assert command.main(["--replay", "odd.json", "--json"]) == 0
+    out.seek(0)
+    assert json.loads(out.read())["note"].endswith(f"{what}.")

@@ -9,7 +9,7 @@ from cronoq_sansio.sim.arguments import parse
 from cronoq_sansio.sim.failure import Failure, Kind, Trace
 from cronoq_sansio.sim.faults import FAULTS, Coverage
 from cronoq_sansio.sim.plants import BEDS, PLANTS
-from cronoq_sansio.sim.progress import Progress, clock
+from cronoq_sansio.sim.progress import Progress, clock, fitted
 from cronoq_sansio.sim.run import ALL_FAULTS, Outcome, Report
 from cronoq_sansio.sim.seeds import Played
 from cronoq_sansio.sim.tally import (
@@ -180,6 +180,44 @@ def test_two_runs_of_a_seed_are_compared():
     assert found.exit_code == 5 and found.compared == 1
 
 
+def test_a_replay_that_is_another_run_says_what_was_expected_and_what_came():
+    found = tally(outcome(1, failed(1)))
+    difference, _ = judged(
+        of_failure(failed(1)), outcome(1, failed(1, Kind.LIVENESS, "a task stays", 7), hash="1"), True
+    )
+    found.replace(difference)
+    assert (found.exit_code, found.failed, found.report.failures) == (5, 1, [difference])
+    found.told[0].trace = "t.json"
+    text = report.text(found)
+    assert "  expected, by the file:  hash 00ff, safety at step 3: two leases\n" in text
+    assert "  came, from its steps:   hash 1, liveness at step 7: a task stays\n" in text
+    assert '"hash": "" into the file' in text and "--twice" in text
+    assert "  trace:  t.json\n" in text and text.endswith("\n1 seed failed.\n") and "SAFETY" not in text
+
+
+def test_refused_calls_are_counted_by_their_code():
+    one, other = outcome(0), outcome(1)
+    one.answered, one.refused, other.refused = 1_234, {"not_found": 3}, {"unavailable": 2_000, "not_found": 1}
+    found = tally(one, other)
+    assert "  calls of whole servers: 1,234 answered, 2,004 refused (unavailable 2,000, not_found 4)\n" in report.text(
+        found
+    )
+    assert "Every call was refused" not in report.text(found)
+    as_json = json.loads(report.as_json(found))
+    assert as_json["calls_answered"] == 1_234
+    assert as_json["calls_refused"] == {"not_found": 4, "unavailable": 2_000}
+    assert "Every call was refused: this says next to nothing about the server.\n" in report.text(tally(other))
+    assert "refused" not in report.text(tally(outcome(0)))
+
+
+def test_long_details_are_cut_for_people_and_whole_in_json():
+    failure = failed(0)
+    failure.details = "x" * 5_000
+    found = tally(outcome(0, failure))
+    assert f"  {'x' * 299}…\n" in report.text(found)
+    assert json.loads(report.as_json(found))["failures"][0]["details"] == "x" * 5_000
+
+
 def test_a_failed_seed_must_fail_again():
     assert not_the_same(failed(1), outcome(1, failed(1))) is None
     for other in (outcome(1), outcome(1, failed(1, step=4)), outcome(1, failed(1), hash="1")):
@@ -242,6 +280,23 @@ def test_lists():
 # --- progress
 
 
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (99, "[#####...............]  25%  1 of 4 seeds  1,000 events  200/s  no failure  0:15 left"),
+        (61, "25%  1 of 4 seeds  1,000 events  200/s  no failure  0:15 left"),
+        (59, "25%  1 of 4 seeds  1,000 events  no failure  0:15 left"),
+        (40, "25%  1 of 4 seeds  no failure  0:15 left"),
+        (39, "25%  1 of 4 seeds  no failure"),
+        (28, "25%  1 of 4 seeds  no failur"),
+        (2, "25"),
+    ],
+)
+def test_a_narrow_terminal_shows_what_matters_most(width, shown):
+    line = Progress(0, 4, None, None).line(5, 1, 1_000, 0)
+    assert fitted(line, width) == shown and len(shown) <= width
+
+
 def test_progress_with_every_bound():
     assert Progress(0, 10, None, None).line(5, 5, 1_000, 0) == (
         "[##########..........]  50%  5 of 10 seeds  1,000 events  200/s  no failure  0:05 left"
@@ -249,7 +304,7 @@ def test_progress_with_every_bound():
     assert Progress(0, None, 20, None).line(5, 5, 1_000, 1).startswith("[#####...............]  25%  5 seeds")
     assert "0:15 left" in Progress(0, None, None, 4_000).line(5, 5, 1_000, 2)
     assert Progress(0, 10, 5, None).share(4, 1, 0) == 0.8, "the bound that will be met first"
-    assert Progress(0, None, None, None, "a bug").line(1, 1, 10, 3) == "a bug  1 seeds  10 events  10/s  3 failures"
+    assert Progress(0, None, None, None, "a bug").line(1, 1, 10, 3) == "a bug  1 seed  10 events  10/s  3 failures"
     assert Progress(0, 10, None, None).line(0, 0, 0, 0).endswith("no failure")
 
 

@@ -193,6 +193,34 @@ WRONG = [
     ("a task starts that has missed its start", [[new(1, SKIPS)], 6 * SECOND + 1, [start(1, at=NOW + 6 * SECOND + 1)]]),
     ("an attempt starts at another time than now", [[new(1)], [start(1, at=NOW + 1)]]),
     ("the first start of a task is another one", [[new(1)], [start(1, first=NOW - 1)]]),
+    ("the last error of a task is another one", [[new(1)], [start(1, message="broken")]]),
+    ("the last error of a task is another one", [[new(1)], [start(1)], [ready(1, message="broken")]]),
+    (
+        "the last error of a task is another one",
+        [[new(1)], [start(1)], says(1, FAILS), [retry(1)], [start(1, 2, first=NOW, message="")]],
+    ),
+    ("a task has started at another time than before", [[new(1)], [start(1)], [ready(1, first=NOW)]]),
+    (
+        "a task has started at another time than before",
+        [[new(1)], [start(1)], says(1, FAILS), [replace(retry(1), last_started=NOW - 1)]],
+    ),
+    (
+        "a task has started at another time than before",
+        [[new(1)], [start(1)], completes(1), [done(1)[0], end(1, S.SUCCEEDED, last=NOW + 1)]],
+    ),
+    (
+        "an attempt fails for another reason than there was",
+        [[new(1)], [start(1)], says(1, FAILS), [replace(retry(1), message="other")]],
+    ),
+    ("an attempt fails for another reason than there was", [[new(1)], [start(1)], [replace(retry(1), message="")]]),
+    (
+        "an attempt fails for another reason than there was",
+        [[new(1)], [start(1)], says(1, replace(FAILS, permanent=True)), [end(1, S.FAILED, message="other")]],
+    ),
+    (
+        "a task succeeds with an error",
+        [[new(1)], [start(1)], completes(1), [done(1)[0], end(1, S.SUCCEEDED, message="x")]],
+    ),
     ("a plain task overtakes one of its class", [[new(1), new(2)], [start(2)]]),
     ("a task overtakes one with a higher score", [[new(1, spec(priority=3)), new(2)], [start(1)]]),
     (

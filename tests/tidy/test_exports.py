@@ -32,10 +32,11 @@ def defined(path):
 
 
 def imported(path):
-    """Public names that a facade imports from our packages: at its top level, or for types when it imports lazily."""
+    """Public names that a facade imports from our packages: at its top level, in a `try`, or for types when lazy."""
     body = parsed(path).body
     for node in list(body):
-        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        for_types = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        if for_types or isinstance(node, ast.Try):
             body = body + node.body
     return [
         alias.asname or alias.name

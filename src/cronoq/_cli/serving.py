@@ -54,7 +54,11 @@ def serve(
     if record is None:
         return run(loaded.settings, config_source=loaded.source)
     from cronoq._runtime.recording_files import Recordings
+    from cronoq.errors import StartError
+    from cronoq_sansio.recording.format import too_many_pools
 
+    if too_many := too_many_pools(loaded.settings):
+        raise StartError(f"--record {record}: {too_many}")
     recordings = Recordings(record, limit, loaded.settings.store.path)
     try:
         return run(loaded.settings, config_source=loaded.source, recordings=recordings)

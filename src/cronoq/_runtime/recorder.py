@@ -24,7 +24,7 @@ from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import LoadedRecord
 from cronoq_sansio.outbox import Machine, Outbox
-from cronoq_sansio.recording.format import BOUND, CUT, ENDED, RAISED, STOPPED, Head, without_secrets
+from cronoq_sansio.recording.format import BOUND, CUT, ENDED, RAISED, STOPPED, Head, Unrecordable, without_secrets
 from cronoq_sansio.recording.writer import RecordingWriter
 from cronoq_sansio.settings import Settings
 
@@ -98,6 +98,9 @@ class Recorder:
             return None
         try:
             line = self._writer.handed_in(events, now, looked)
+        except Unrecordable as error:
+            self._stop(CUT, str(error))
+            return None
         except Exception as error:
             self._stop(CUT, f"a fault of the recording: {describe(error)}")
             return None

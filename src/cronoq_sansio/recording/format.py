@@ -35,9 +35,9 @@ from cronoq_sansio.engine.records import (
     TaskFinished,
     TaskInserted,
 )
-from cronoq_sansio.limits import MAX_HASHED
+from cronoq_sansio.limits import MAX_HASHED, MAX_RECORDED_OPEN, MAX_RECORDED_POOLS
 from cronoq_sansio.outbox import StepsDurable
-from cronoq_sansio.recording.words import Words
+from cronoq_sansio.recording.words import Malformed, Words
 from cronoq_sansio.service.messages import (
     BatchReply,
     Call,
@@ -125,6 +125,18 @@ def without_secrets(settings: Settings) -> Settings:
     return replace(settings, auth=AuthSettings(), server=server, store=store)
 
 
+class Unrecordable(Exception):
+    """What happens here is more than a replay takes; the text says what."""
+
+
+def too_many_pools(settings: Settings) -> str:
+    """Why no replay takes a recording with these settings; empty when it does."""
+    for found, name in ((settings.pools, "pools"), (settings.resources, "resources")):
+        if len(found) > MAX_RECORDED_POOLS:
+            return f"{len(found)} {name} are more than the {MAX_RECORDED_POOLS} that a replay takes"
+    return ""
+
+
 def size_to_hash(engine: Engine) -> int:
     """How many tasks and schedules a hash of the state would cover."""
     return len(engine.tasks.live) + engine.tasks.retained() + len(engine.recurring)
@@ -154,6 +166,8 @@ class References:
         if known is None:
             if not thing.open:
                 return 0
+            if len(self.numbers) >= MAX_RECORDED_OPEN:
+                raise Unrecordable(f"more than {MAX_RECORDED_OPEN} calls and workers are open, which no replay takes")
             self._last += 1
             known = self._last
             self._enter(known, thing)
@@ -172,6 +186,8 @@ class References:
     def _thing(self, number: int, kind: Any) -> Any:
         known: Any = self._things.get(number)
         if known is None:
+            if len(self._things) >= MAX_RECORDED_OPEN:
+                raise Malformed(f"more than {MAX_RECORDED_OPEN} calls and worker streams are open")
             known = kind(None)
             if number:
                 self._enter(number, known)

@@ -10,12 +10,13 @@ from typing import Any
 
 from cronoq_sansio.clock import ns
 from cronoq_sansio.engine.cron import compile_cron
+from cronoq_sansio.engine.records import LoadedRecord, RecurringDamaged, RecurringLoaded, TaskLoaded
 from cronoq_sansio.limits import MAX_POOL_NAME, MAX_RECORDED_NUMBER, MAX_RECORDED_POOLS, MAX_SCHEDULES
 from cronoq_sansio.recording.format import Head
 from cronoq_sansio.recording.words import MAX_LENGTH, Malformed, shown
 from cronoq_sansio.service.access import METHOD_ROLES, Principal
 from cronoq_sansio.settings import PoolSettings, Settings
-from cronoq_sansio.settings_keys import NAME_CHARACTERS, NAME_RULE, Key, Kind, Table
+from cronoq_sansio.settings_keys import MAX_UINT32, NAME_CHARACTERS, NAME_RULE, Key, Kind, Table
 from cronoq_sansio.settings_scheduling import CLASSES, POOLS, RESOURCES, RETRY, SLO
 from cronoq_sansio.settings_table import LIMITS, OUTPUTS, SERVER, STORE
 from cronoq_sansio.settings_text import allowed
@@ -130,6 +131,60 @@ def _check_principal(principal: Principal) -> None:
     for role in sorted(principal.roles):
         if role not in ROLES:
             raise Malformed(f"expected some of {', '.join(sorted(ROLES))}, found {shown(role)}", "roles")
+
+
+class Rows:
+    """What was loaded so far: each row of a store comes once."""
+
+    def __init__(self, first_task_id: int) -> None:
+        self._first = first_task_id
+        self._tasks: dict[int, None] = {}
+        self._schedules: dict[str, None] = {}
+
+    def check(self, records: Sequence[LoadedRecord]) -> list[str]:
+        """Raises `Malformed` for rows that no store has; returns what keeps schedules from their fires here."""
+        notes: list[str] = []
+        for index, record in enumerate(records):
+            try:
+                note = self._check(record)
+            except Malformed as error:
+                raise error.within(f"[{index}]") from None
+            if note:
+                notes.append(note)
+        return notes
+
+    def _check(self, record: LoadedRecord) -> str:
+        if isinstance(record, RecurringLoaded | RecurringDamaged):
+            return self._check_schedule(record)
+        if isinstance(record, TaskLoaded):
+            inserted, changed = record.inserted, record.changed
+            task_id = within(inserted.task_id, self._first - 1, "inserted.task_id", 1)
+            within(inserted.max_attempts, MAX_UINT32, "inserted.max_attempts", 1)
+            if changed is not None:
+                within(changed.task_id, task_id, "changed.task_id", task_id)
+                within(changed.attempt, inserted.max_attempts, "changed.attempt")
+        else:
+            task_id = within(record.task_id, self._first - 1, "task_id", 1)
+        if task_id in self._tasks:
+            raise Malformed(f"task {task_id} is there twice")
+        self._tasks[task_id] = None
+        return ""
+
+    def _check_schedule(self, record: RecurringLoaded | RecurringDamaged) -> str:
+        name = record.name if isinstance(record, RecurringDamaged) else record.stored.spec.name
+        if name in self._schedules:
+            raise Malformed(f"schedule {shown(name)} is there twice")
+        self._schedules[name] = None
+        if isinstance(record, RecurringDamaged):
+            return ""
+        spec = record.stored.spec
+        fault = compile_cron(spec.cron, "", "shift", spec.fold)
+        if isinstance(fault, str):
+            raise Malformed(fault, "stored.spec")
+        if record.fired is not None and record.fired.name != name:
+            raise Malformed(f"expected the name {shown(name)}, found {shown(record.fired.name)}", "fired")
+        here = compile_cron(spec.cron, spec.tz, spec.gap, spec.fold)
+        return f"schedule {shown(name)} does not fire here: {here}" if isinstance(here, str) else ""
 
 
 CHECKS: Mapping[type, Callable[[Any], None]] = {TaskSpec: _check_spec, Principal: _check_principal}

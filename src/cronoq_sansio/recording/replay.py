@@ -32,22 +32,23 @@ from cronoq_sansio.recording.format import (
     Said,
     too_large,
 )
-from cronoq_sansio.recording.plausible import CHECKS, MAX_TIME, check_head, within
+from cronoq_sansio.recording.plausible import CHECKS, MAX_TIME, Rows, check_head, within
 from cronoq_sansio.recording.state_hash import state_hash
 from cronoq_sansio.recording.words import Malformed, fields_of, shown
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.values import value
 
 #: How a replay ends, and the exit code for it.
-SAME, CUT_OFF, DIVERGED, BROKEN, REPRODUCED, UNUSABLE = (
+SAME, CUT_OFF, INTERRUPTED, DIVERGED, BROKEN, REPRODUCED, UNUSABLE = (
     "same",
     "cut off",
+    "interrupted",
     "diverged",
     "invariant broken",
     "fault reproduced",
     "unusable",
 )
-EXIT_CODES = {SAME: 0, CUT_OFF: 0, DIVERGED: 5, BROKEN: 3, REPRODUCED: 3, UNUSABLE: 2}
+EXIT_CODES = {SAME: 0, CUT_OFF: 0, INTERRUPTED: 130, DIVERGED: 5, BROKEN: 3, REPRODUCED: 3, UNUSABLE: 2}
 
 FULL_CHECK = 1_000  #: steps between two recounts of everything
 MAX_TOLD = 20  #: words of a step that differs, and kinds of its events, which the report shows
@@ -60,8 +61,8 @@ class RecordingReport:
     """What came of a replay."""
 
     outcome: str
-    """`same`, `cut off` (the same as far as the recording goes), `diverged`, `invariant broken`, `fault reproduced`,
-    or `unusable`."""
+    """`same`, `cut off` (the same as far as the recording goes), `interrupted` (the same until then), `diverged`,
+    `invariant broken`, `fault reproduced`, or `unusable`."""
     line: int
     """Of the file, from 1, that was looked at last."""
     steps: int
@@ -75,12 +76,14 @@ class RecordingReport:
 
     @property
     def exit_code(self) -> int:
-        """0 the same, 2 an unusable file, 3 a broken invariant or a fault that came again, 5 it diverged."""
+        """0 the same, 2 an unusable file, 3 a broken invariant or a fault again, 5 it diverged, 130 interrupted."""
         return EXIT_CODES[self.outcome]
 
     def text(self) -> str:
         """For people, and safe to print: what a file says in it does nothing to a terminal."""
-        done = f"{self.outcome} after {self.steps} steps with {self.events} events, line {self.line}"
+        done = (
+            f"{self.outcome} after {_count(self.steps, 'step')} with {_count(self.events, 'event')}, line {self.line:,}"
+        )
         lines = [done, *(f"  {_inert(told)}" for told in (self.detail, *self.notes))]
         if self.state is not None:
             lines.append(f"  state {_inert(self.state)}")
@@ -104,12 +107,19 @@ def bounded_lines(readline: Callable[[int], str]) -> Iterator[str]:
             return
 
 
-def replay_recording(lines: Iterable[str], *, checks: bool = True) -> RecordingReport:
-    """Replay a recording, given line by line; `checks`: also look at the invariants of the core after every step."""
+def replay_recording(
+    lines: Iterable[str], *, checks: bool = True, interrupted: Callable[[], bool] = lambda: False
+) -> RecordingReport:
+    """Replay a recording, given line by line; `checks`: also look at the invariants of the core after every step.
+
+    `interrupted` is asked after every line; True ends the replay, and the report says so.
+    """
     replay = _Replay(checks)
     try:
         for line in lines:
             replay.take(line)
+            if interrupted():
+                raise _Over(INTERRUPTED, "every step until here did what it did when it was recorded")
         return replay.report()
     except _Over as over:
         return replay.made(over.outcome, over.detail)
@@ -144,6 +154,8 @@ class _Replay:
         self._outbox: Outbox | None = None
         self._told: Head | None = None
         self._now = 0
+        self._rows: Rows | None = None
+        self._notes: list[str] = []
         self._began: Step[Any, Any] | None = None
         self._ended: RecordingReport | None = None
         self._cut = False
@@ -176,7 +188,7 @@ class _Replay:
             self._serve(_checksum(fields_of(found, {"begun": True}), "begun"))
         elif "load" in found:
             records = fields_of(found, {"load": True})["load"]
-            loaded = self._decode("load", self._records, records)
+            loaded = self._load(records)
             self._recovering(lambda engine: engine.load(loaded))
         elif "settle" in found:
             now = self._time(fields_of(found, {"settle": True}), "settle")
@@ -198,6 +210,7 @@ class _Replay:
         )
         check_head(head)
         self._now = head.now
+        self._rows = Rows(head.first_task_id)
         try:
             self._engine = Engine.recover(
                 head.settings,
@@ -209,6 +222,18 @@ class _Replay:
             )
         except Exception as error:
             raise Malformed(f"no engine can be made of these settings: {_fault(error)}") from error
+
+    def _load(self, found: object) -> tuple[LoadedRecord, ...]:
+        rows = self._rows
+        assert rows is not None
+
+        def checked(found: object) -> tuple[LoadedRecord, ...]:
+            records: tuple[LoadedRecord, ...] = self._records(found)
+            self._notes += rows.check(records)[: MAX_TOLD - len(self._notes)]
+            return records
+
+        loaded: tuple[LoadedRecord, ...] = self._decode("load", checked, found)
+        return loaded
 
     def _recovering(self, act: Callable[[Engine], object]) -> None:
         assert self._engine is not None
@@ -322,10 +347,10 @@ class _Replay:
         return self.made(CUT_OFF, text, self._state())
 
     def made(self, outcome: str, detail: str, state: str | None = None) -> RecordingReport:
-        notes = []
+        notes = list(self._notes)
         if self._told is not None and self._told.zones != TZDATA_VERSION:
             notes.append(f"recorded with the time zones of tzdata {self._told.zones}, replayed with {TZDATA_VERSION}")
-        if self._told is not None and outcome not in (SAME, CUT_OFF):
+        if self._told is not None and outcome not in (SAME, CUT_OFF, INTERRUPTED):
             notes.append(f"recorded by version {self._told.program}")
         told = tuple(map(_inert, notes))
         return RecordingReport(outcome, self.line, self.steps, self.events, _inert(detail), state, told)
@@ -341,6 +366,10 @@ class _Replay:
             return decode(found)
         except Malformed as error:
             raise error.within(place) from None
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def _inert(text: str) -> str:

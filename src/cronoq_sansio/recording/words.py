@@ -17,7 +17,7 @@ from math import inf, isfinite, nan
 from operator import attrgetter
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from cronoq_sansio.limits import MAX_RECORDED_ENTRIES
+from cronoq_sansio.limits import MAX_RECORDED_ENTRIES, MAX_RECORDED_NUMBER
 from cronoq_sansio.recording.digests import DIGEST_DIGITS, Digested, digest_of
 from cronoq_sansio.service.access import Principal
 
@@ -26,6 +26,7 @@ Decode = Callable[[Any], Any]
 
 TAG = "is"
 MAX_SHOWN = 40  #: characters of what was found, in an error
+MIN_NUMBER = -(1 << 63)  #: the least that 64 bits hold; the most is `MAX_RECORDED_NUMBER`
 MAX_LENGTH = (1 << 32) - 1  #: of bytes that were left out; a message of gRPC, whose length has 32 bits, has no more
 NOT_FINITE = {"nan": nan, "inf": inf, "-inf": -inf}
 #: Names that annotations use and that their modules import for type checkers only.
@@ -180,13 +181,31 @@ def _exactly(kind: type, word: str) -> Codec:
     return Codec((kind,), None, decode, word)
 
 
+def in_64_bits(found: int) -> int:
+    """The integer; raises `Malformed` for one that no 64 bits hold, signed or not."""
+    if not MIN_NUMBER <= found <= MAX_RECORDED_NUMBER:
+        raise Malformed(f"expected a number from {MIN_NUMBER} to {MAX_RECORDED_NUMBER}, found {shown(found)}")
+    return found
+
+
+def _integer() -> Codec:
+    def decode(found: object) -> int:
+        if type(found) is not int:
+            raise Malformed(f"expected an integer, found {shown(found)}")
+        return in_64_bits(found)
+
+    return Codec((int,), None, decode, "an integer")
+
+
 def _number() -> Codec:
     def encode(given: float) -> object:
         return given if isfinite(given) else str(given)
 
     def decode(found: object) -> float:
-        if type(found) is float or type(found) is int:
+        if type(found) is float:
             return found
+        if type(found) is int:
+            return in_64_bits(found)
         if type(found) is str and found in NOT_FINITE:
             return NOT_FINITE[found]
         raise Malformed(f"expected a number, found {shown(found)}")
@@ -213,8 +232,8 @@ def _bytes() -> Codec:
 
 def _reference(kind: type, encode: Encode, known: Callable[[int], Any]) -> Codec:
     def decode(found: object) -> Any:
-        if type(found) is not int or found < 0:
-            raise Malformed(f"expected a number from 0, found {shown(found)}")
+        if type(found) is not int or not 0 <= found <= MAX_RECORDED_NUMBER:
+            raise Malformed(f"expected a number from 0 to {MAX_RECORDED_NUMBER}, found {shown(found)}")
         return known(found)
 
     return Codec((kind,), encode, decode, "a number from 0")
@@ -370,7 +389,7 @@ def _nothing() -> Codec:
 
 
 _PLAIN: dict[Any, Codec] = {
-    int: _exactly(int, "an integer"),
+    int: _integer(),
     bool: _exactly(bool, "true or false"),
     str: _exactly(str, "a text"),
     float: _number(),

@@ -4,20 +4,23 @@ Arguments are read in `arguments`, what the command does stands in `commands`, t
 processes, clocks, files and the terminal.
 """
 
+import os
+import signal
+
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # until all is imported there is nothing to tell
+
 import contextlib
 import hashlib
 import io
-import os
 import pickle
 import selectors
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 import time
-import tomllib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from importlib import metadata
@@ -34,11 +37,12 @@ from cronoq_sansio.sim import report, trace
 from cronoq_sansio.sim.arguments import PLANT, REPLAY, SCENARIO, Options, UsageError, help_text, parse
 from cronoq_sansio.sim.commands import Broken, Run, Runner, Tick, find_plants, replay_trace, run_seeds
 from cronoq_sansio.sim.plants import BEDS, PLANTS
-from cronoq_sansio.sim.progress import EVERY
+from cronoq_sansio.sim.progress import EVERY, fitted
 from cronoq_sansio.sim.scenario.load import load_scenario
 from cronoq_sansio.sim.scenario.run import run_scenario
 from cronoq_sansio.sim.seeds import Play, Played, played
 from cronoq_sansio.sim.tally import BROKEN, CLOSED_PIPE, DONE, INTERRUPTED, USAGE
+from cronoq_sansio.toml import parse_toml
 
 PACKAGE = Path(cronoq_sansio.__file__).parent
 DEPTH = 2
@@ -224,7 +228,7 @@ class Shown:
     def __init__(self, quiet: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._quiet = quiet
         self._clock = clock
-        self._terminal = sys.stderr.isatty()
+        self._terminal = sys.stderr is not None and sys.stderr.isatty()
         self._next = clock() + (0 if self._terminal else EVERY)
         self._drawn = False
 
@@ -238,30 +242,51 @@ class Shown:
             self._next = now + REDRAWN
             self._drawn = True
             width = columns() - 1
-            sys.stderr.write(f"\r{text[:width]:<{width}}")
+            tell(f"\r{fitted(text, width):<{width}}")
         else:
             self._next = now + EVERY
-            sys.stderr.write(f"{text}\n")
-        sys.stderr.flush()
+            tell(f"{text}\n")
 
     def clear(self) -> None:
         """Take the line away."""
         if self._drawn:
-            sys.stderr.write(f"\r{' ' * (columns() - 1)}\r")
-            sys.stderr.flush()
+            tell(f"\r{' ' * (columns() - 1)}\r")
             self._drawn = False
 
 
 def columns() -> int:
     """Of the terminal; one that does not know has 80."""
-    return max(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 20)
+    return max(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 2)
+
+
+def tell(text: str) -> None:
+    """On stderr; where it is closed or full the exit code has to do."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        drop(2)
+    except (ValueError, AttributeError):
+        pass
 
 
 def complain(text: str) -> None:
-    """Sentences on stderr, one a line; nothing where stderr is closed or full."""
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write("".join(f"Error: {escape(line)}\n" for line in text.split("\n")))
-        sys.stderr.flush()
+    """Sentences on stderr, one a line."""
+    tell("".join(f"Error: {escape(line)}\n" for line in text.split("\n")))
+
+
+def drop(number: int) -> None:
+    """Nothing can be written to stdout (1) or stderr (2), and the interpreter flushes once more at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, number)
+    os.close(nowhere)
+
+
+def keep_free() -> None:
+    """No file gets the number of a stream that is closed."""
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
 
 
 # --- files
@@ -344,13 +369,18 @@ class System:
     def write(self, folder: str, name: str, text: str) -> str:
         """All of it or nothing."""
         path = Path(folder, name)
+        temporary = None
         try:
             number, temporary = tempfile.mkstemp(dir=folder, prefix=".cronoq-sim-")  # mode 0600
             with os.fdopen(number, "w", encoding="utf-8") as file:
                 file.write(text)
             os.replace(temporary, path)
+            temporary = None
         except OSError as error:
             raise Broken(f"the trace {path} cannot be written: {error.strerror}") from None
+        finally:  # the disk was full, or somebody interrupted
+            if temporary is not None:
+                Path(temporary).unlink(missing_ok=True)
         return str(path)
 
     def quote(self, words: Iterable[str]) -> str:
@@ -388,14 +418,36 @@ def recorded(options: Options, system: System, first: bytes, file: BinaryIO) -> 
             system.show(lambda _, number=number: f"replaying line {number:,}")  # type: ignore[misc]
             yield line
 
-    found = replay_recording(lines())
+    with interruptible() as interrupted:
+        found = replay_recording(lines(), interrupted=interrupted)
     if found.outcome == UNUSABLE:
         raise UsageError(f"{options.file} cannot be replayed: {found.detail}")
     return found.exit_code, report.recording_json(found) if options.json else f"{found.text()}\n"
 
 
-def try_scenario(options: Options, system: System) -> str:
-    """Run a scenario: its report."""
+@contextlib.contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Whether a signal came that should end this process; a second one does. Outside the main thread none comes."""
+    came: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if came:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    handled = [number for number in (signal.SIGINT, signal.SIGTERM) if callable(signal.getsignal(number))]
+    before = {}
+    with contextlib.suppress(ValueError):
+        before = {number: signal.signal(number, note) for number in handled}
+    try:
+        yield lambda: bool(came)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def try_scenario(options: Options, system: System) -> tuple[int, str]:
+    """Run a scenario: the exit code, and the report."""
     loaded = load_scenario(read_toml(options.file))
     if isinstance(loaded, tuple):
         refuse(options.file, loaded)
@@ -404,17 +456,23 @@ def try_scenario(options: Options, system: System) -> str:
         path = str(Path(options.file).parent / loaded.config)
         text = read_toml(path)
         try:
-            config = tomllib.loads(text)
+            config = parse_toml(text)
         except (ValueError, RecursionError) as error:
             raise UsageError(f"{path} is not valid TOML: {error}") from None
     scenario = loaded.with_config(config)
     if isinstance(scenario, tuple):
         refuse(options.file, scenario)
-    found = run_scenario(
-        scenario, lambda share, tasks: system.show(lambda _: f"{share:4.0%} of the time, {tasks:,} tasks")
-    )
-    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout.isatty() else 100
-    return report.dumped(found.as_json()) if options.json else found.text(width).rstrip("\n") + "\n"
+    with interruptible() as interrupted:
+        found = run_scenario(
+            scenario,
+            lambda share, tasks: system.show(lambda _: f"{share:4.0%} of the time, {tasks:,} tasks"),
+            interrupted,
+        )
+    code = INTERRUPTED if found.interrupted else DONE
+    if options.json:
+        return code, report.dumped(found.as_json())
+    width = shutil.get_terminal_size((100, 24)).columns if sys.stdout and sys.stdout.isatty() else 100
+    return code, found.text(width).rstrip("\n") + "\n"
 
 
 def refuse(path: str, problems: Iterable[Problem]) -> NoReturn:
@@ -422,9 +480,11 @@ def refuse(path: str, problems: Iterable[Problem]) -> NoReturn:
     raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
 
 
-def say(text: str) -> None:
+def say(text: str, *, json: bool = False) -> None:
     """The report, on stdout, harmless to terminals. Raises `BrokenPipeError`, and `Unwritable` for other trouble."""
     out = sys.stdout
+    if json and (getattr(out, "encoding", None) or "").lower().replace("-", "") != "utf8":
+        text = report.in_ascii(text)
     try:
         if isinstance(out, io.TextIOWrapper):
             out.reconfigure(errors="backslashreplace")  # an old locale has no µ
@@ -464,7 +524,7 @@ def command(arguments: Sequence[str], play: PlaySeed | None) -> int:
     finally:
         system.shown.clear()
     try:
-        say(text)
+        say(text, json=options.json)
     except Unwritable as error:
         error.code = code or error.code  # what was found counts for more
         raise
@@ -475,7 +535,7 @@ def done(run: Run, system: System) -> tuple[int, str]:
     """What the mode says: the exit code, and the report."""
     options = run.options
     if options.mode == SCENARIO:
-        return DONE, try_scenario(options, system)
+        return try_scenario(options, system)
     if options.mode == REPLAY:
         return replay_file(run, system)
     if options.mode == PLANT:
@@ -493,16 +553,20 @@ def main(arguments: Sequence[str] | None = None, play: PlaySeed | None = None) -
         complain(str(error))
         return USAGE
     except KeyboardInterrupt:
+        complain("interrupted before there was anything to report")
         return INTERRUPTED
     except Unwritable as error:
         complain(f"the report cannot be written: {error}")
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        drop(1)
         return error.code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the interpreter flushes once more at its end
+        drop(1)
         return CLOSED_PIPE
 
 
 if __name__ == "__main__":
+    keep_free()
+    if callable(signal.getsignal(signal.SIGINT)):  # it is not ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever limits the time wants the report too
     sys.exit(main())

@@ -24,7 +24,7 @@ MAX_SEEDS = 10_000_000
 MAX_EVENTS = 10**12
 """Half a year of one core."""
 MAX_JOBS = 256
-"""A process has 25 MiB or more."""
+"""A process has 25 MiB or more; there may be at most four for each CPU besides."""
 MAX_BUDGET = 604_800
 """Seconds: a week."""
 
@@ -117,7 +117,10 @@ OPTIONS = (
     Option("--budget", "SECONDS", SEEDED, "start no new seed after this time"),
     Option("--events", "N", SEEDED, "go on until so many events were handed in"),
     Option(
-        "--jobs", "N", SEEDED, "processes (default: the CPUs that this one may use); the report does not depend on it"
+        "--jobs",
+        "N",
+        SEEDED,
+        "processes (default: the CPUs that this one may use, at most 4 for each); the report does not depend on it",
     ),
     Option("--twice", "", (RUN,), "run every seed a second time in another process and compare; else only the first"),
     Option(

@@ -26,6 +26,10 @@ Runner = Callable[[Iterable[Play], Tick], Generator[Played, None, None]]
 """Runs seeds and hands back what came of them, in their order; calls the tick now and then."""
 
 
+JOBS_PER_CPU = 4
+"""More only wait for each other: hundreds take minutes to start."""
+
+
 class Broken(Exception):
     """The run cannot go on; the text says why."""
 
@@ -76,8 +80,11 @@ class Run:
         return budget is not None and self.outside.clock() - self.start >= budget
 
     def jobs(self) -> int:
-        """How many processes are worth it."""
-        wanted = self.options.jobs or self.outside.cpus()
+        """How many processes are worth it. Raises `UsageError`."""
+        cpus = self.outside.cpus()
+        wanted = self.options.jobs or cpus
+        if wanted > JOBS_PER_CPU * cpus:
+            raise UsageError(f"--jobs is at most {JOBS_PER_CPU * cpus} here, {JOBS_PER_CPU} for each CPU, not {wanted}")
         if self.options.twice:
             wanted = max(wanted // 2, 1)
         return min(wanted, self.options.seeds) if self.options.seeds is not None else wanted
@@ -229,7 +236,7 @@ def replay_trace(run: Run, text: str) -> tuple[Tally, str]:
         tally.seconds = run.outside.clock() - run.start
         difference, note = judged(written, played.outcome, written.code in ("", run.outside.code()))
         if difference is not None:
-            tally.fail(difference)
+            tally.replace(difference)
         for told in tally.told:
             told.trace = run.options.file
             if run.options.shrink and told.failure.trace.steps:

@@ -61,7 +61,7 @@ FAULTS = (
         tuple(f"{when} {end}" for end in ("expiry", "timeout") for when in ("1 ns before", "at", "1 ns after")),
         "a heartbeat around the end of a lease, or of its attempt's time",
     ),
-    Fault("slots cut", ("held", "unsent", "idle"), "a worker offers fewer slots than it uses"),
+    Fault("slots cut", ("held", "unsent"), "a worker offers fewer slots than it uses, or than are on their way to it"),
     Fault(
         "odd worker",
         (
@@ -96,6 +96,7 @@ FAULTS = (
     Fault("store behind", ("cascades held", "nothing to hold", "steps wait"), "what is written piles up"),
     Fault("store outage", ("leases running", "nothing running"), "a transaction hangs until the term ends", 2),
     Fault("query refused", ("find", "list"), "the store cannot be asked"),
+    Fault("row damaged", ("waiting", "running"), "the store cannot read a row when a term recovers"),
     Fault("stale leader", ("change", "read", "watch", "report"), "somebody talks to a server that lost the store"),
     Fault("crash before commit", WRITES, "the process dies while its transaction is not applied", END),
     Fault(
@@ -115,7 +116,10 @@ FAULTS = (
     Fault("graceful stop", ("leases running", "nothing running", "asked again"), "the server is stopped in order", 2),
     Fault(
         "other settings",
-        ("the same", "schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits"),
+        (
+            *("schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits"),
+            *("smaller tasks", "tight"),
+        ),
         "a restart with another configuration",
     ),
 )

@@ -1,5 +1,6 @@
 """What is shown while seeds run: one line of text. The clock is an argument, and writing is somebody else's."""
 
+import re
 from dataclasses import dataclass
 
 EVERY = 30
@@ -25,7 +26,7 @@ class Progress:
         """The line, for what is done by now."""
         passed = max(now - self.start, 0.001)
         share = self.share(passed, seeds, events)
-        words = [f"{seeds:,} of {self.seeds:,} seeds" if self.seeds else f"{seeds:,} seeds"]
+        words = [f"{seeds:,} of {self.seeds:,} seeds" if self.seeds else f"{seeds:,} seed{'' if seeds == 1 else 's'}"]
         words += [f"{events:,} events", f"{events / passed:,.0f}/s"]
         words.append("no failure" if not failures else f"{failures:,} failure{'s' if failures > 1 else ''}")
         if share is not None:
@@ -45,6 +46,18 @@ class Progress:
         if self.events:
             shares.append(events / self.events)
         return min(max(shares), 1.0) if shares else None
+
+
+_LESS = tuple(map(re.compile, (r"\[[#.]*\] *", r"  [\d,]+/s", r"  [\d,]+ events", r"  [\d:]+ left")))
+"""What a line can do without, the least important first."""
+
+
+def fitted(line: str, width: int) -> str:
+    """As much of the line as goes into so many characters."""
+    for part in _LESS:
+        if len(line) > width:
+            line = part.sub("", line, count=1)
+    return line[:width]
 
 
 def clock(seconds: float) -> str:

@@ -1,20 +1,24 @@
 """The report of a run, for people and as JSON. Pure: what is known comes in, text goes out."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cronoq_sansio.recording.replay import RecordingReport
-from cronoq_sansio.sim.arguments import hung
+from cronoq_sansio.sim.arguments import REPLAY, hung
 from cronoq_sansio.sim.failure import Failure
 from cronoq_sansio.sim.faults import BY_NAME, FAULTS, Coverage, names
 from cronoq_sansio.sim.plants.planting import Bed
 from cronoq_sansio.sim.progress import clock
+from cronoq_sansio.sim.run import Report
 from cronoq_sansio.sim.tally import JUDGED_SEEDS, JUDGED_STEPS, FoundPlant, Plants, Tally, Told
 
 WIDTH = 100
 NAMES = max(len(fault.name) for fault in FAULTS) + 2
 """The column of kinds of faults."""
+CUT = 300
+"""Characters of a line of details that people are shown; JSON has all of them."""
 EXCERPT = 60
 """Lines of a transcript that the report shows, the last ones; the trace gives all of it again."""
 
@@ -47,11 +51,25 @@ def _summary(tally: Tally) -> str:
             f"{clock(tally.seconds)}; an event costs {tally.cpu / tally.events * 1e6:.1f} µs of a core "
             f"= {tally.yardsticks / tally.events:.2f} × sum(range(1000))"
         )
+    if report.answered or report.refused:
+        lines += [line.replace("\0", " ") for line in hung("  calls of whole servers: ", _calls(report), WIDTH)]
     lines.append(
-        f"  hash {report.hash}"
+        f"  hash {_hash(tally)}"
         + (f"; {_seeds(tally.compared)} compared with a second process" if tally.compared else "")
     )
     return "\n".join(lines) + "\n"
+
+
+def _hash(tally: Tally) -> str:
+    """Over all seeds; when a trace was played that of its seed, which is what a trace carries."""
+    report = tally.report
+    return next(iter(report.hashes.values()), "") if tally.options.mode == REPLAY else report.hash
+
+
+def _calls(report: Report) -> str:
+    refused = sorted(report.refused.items(), key=lambda item: (-item[1], item[0]))
+    codes = ", ".join(f"{code}\0{calls:,}" for code, calls in refused)  # which may not be torn apart
+    return f"{report.answered:,} answered, {sum(report.refused.values()):,} refused" + (f" ({codes})" if codes else "")
 
 
 def failure_text(told: Told) -> str:
@@ -62,11 +80,11 @@ def failure_text(told: Told) -> str:
     if told.alike > 1:
         where += f"; {_seeds(told.alike)} failed like this, this is the first"
     lines.append(where)
-    lines += [f"  {line}" for line in failure.details.splitlines()]
+    lines += [f"  {line if len(line) <= CUT else line[: CUT - 1] + '…'}" for line in failure.details.splitlines()]
     if told.again:
         lines.append(f"  again:  {told.again}")
     if told.trace:
-        lines.append(f"  trace:  {told.trace} ({_size(failure)})")
+        lines.append(f"  trace:  {told.trace}" + (f" ({_size(failure)})" if failure.trace.steps else ""))
     if told.short is not None and told.short_trace:
         lines.append(f"  short:  {told.short_trace} ({_size(told.short)})")
     shown = told.short or failure
@@ -116,7 +134,9 @@ def verdict(tally: Tally) -> str:
     holes = tally.holes()
     if holes and not tally.told:
         lines += hung("Coverage has holes, these met nothing: ", "; ".join(holes), 120)
-    if not lines:
+    if tally.report.refused and not tally.report.answered:
+        lines.append("Every call was refused: this says next to nothing about the server.")
+    if not (tally.broken or tally.interrupted or tally.told or holes):
         lines.append("Nothing was broken." + _unjudged(tally))
     return "\n".join(lines) + "\n"
 
@@ -146,7 +166,9 @@ def as_json(tally: Tally, note: str = "") -> str:
             "jobs": tally.jobs,
             "us_per_event": _ratio(tally.cpu * 1e6, tally.events),
             "yardsticks_per_event": _ratio(tally.yardsticks, tally.events),
-            "hash": report.hash,
+            "hash": _hash(tally),
+            "calls_answered": report.answered,
+            "calls_refused": dict(sorted(report.refused.items())),
             "faults": list(names(report.faults)),
             "coverage": coverage_json(report.coverage, report.faults),
             "holes": tally.holes(),
@@ -206,9 +228,18 @@ def told_json(told: Told) -> dict[str, Any]:
     return found
 
 
+_ACTIVE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_FOREIGN = re.compile(r"[^\x00-\x7f]")
+
+
 def dumped(found: object) -> str:
-    """JSON for a terminal or a program: indented, in the script of its texts."""
-    return json.dumps(found, ensure_ascii=False, indent=2) + "\n"
+    """JSON for a terminal or a program: indented, in the script of its texts, and nothing in it acts on a terminal."""
+    return in_ascii(json.dumps(found, ensure_ascii=False, indent=2), _ACTIVE) + "\n"
+
+
+def in_ascii(text: str, what: re.Pattern[str] = _FOREIGN) -> str:
+    """The same JSON, with escapes for these characters."""
+    return what.sub(lambda found: json.dumps(found[0])[1:-1] if found[0] > "\x7f" else "\\u007f", text)
 
 
 def faults_text() -> str:

@@ -69,6 +69,10 @@ class Outcome:
     hash: str
     coverage: Coverage
     failure: Failure | None = None
+    answered: int = 0
+    """Calls of a whole server that were not refused."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Calls of a whole server, by code."""
 
 
 @dataclass(slots=True)
@@ -84,6 +88,10 @@ class Report:
     failures: list[Failure] = field(default_factory=list)
     hashes: dict[int, str] = field(default_factory=dict)
     """Of each seed."""
+    answered: int = 0
+    """Calls of whole servers that were not refused."""
+    refused: dict[str, int] = field(default_factory=dict)
+    """Calls of whole servers, by code: where all are refused, little was tested."""
 
     def add(self, outcome: Outcome) -> None:
         """Take in one more seed."""
@@ -92,6 +100,9 @@ class Report:
         self.events[outcome.world] = self.events.get(outcome.world, 0) + outcome.events
         self.coverage.add(outcome.coverage)
         self.hashes[outcome.seed] = outcome.hash
+        self.answered += outcome.answered
+        for code, calls in outcome.refused.items():
+            self.refused[code] = self.refused.get(code, 0) + calls
         if outcome.failure is not None:
             self.failures.append(outcome.failure)
 
@@ -255,7 +266,12 @@ def _play(
         digest = world.digest()
     if failure is None or not trace.hash:
         trace.hash = digest
-    return Outcome(trace.seed, trace.world, done, world.events, digest, world.coverage, failure)
+    outcome = Outcome(trace.seed, trace.world, done, world.events, digest, world.coverage, failure)
+    if isinstance(world, ServerWorld):
+        ledger = world.ledger
+        outcome.answered = ledger.answered
+        outcome.refused = {code.value: calls for code, calls in ledger.refused.items()}
+    return outcome
 
 
 def _fault(error: Exception) -> tuple[str, str]:

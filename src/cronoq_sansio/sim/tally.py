@@ -15,6 +15,12 @@ JUDGED_SEEDS = 50
 JUDGED_STEPS = 500
 """Acts of such a seed; a shorter one may end before its faults strike."""
 
+BY_HAND = """\
+This program wrote the file, and must come to the same. If steps, rates or the seed were changed by hand, write
+"hash": "" into the file: then nothing is compared. If nobody changed it, the program does not do the same every time:
+run the seed of the file with --twice, and report what that says together with the file."""
+"""What to do about a trace that is not the same run any more."""
+
 DONE, BROKEN, USAGE, INTERRUPTED, CLOSED_PIPE = 0, 1, 2, 130, 141
 
 
@@ -87,6 +93,11 @@ class Tally:
         self.told.append(Told(failure))
         return True
 
+    def replace(self, difference: Failure) -> None:
+        """The one seed is not the run that it should be: how it failed, if it did, says nothing."""
+        self.failed, self.told = 1, [Told(difference)]
+        self.report.failures = [difference]
+
     def compare(self, first: Outcome, second: Outcome) -> None:
         """The same seed in two processes."""
         self.compared += 1
@@ -140,16 +151,25 @@ def judged(written: Written, again: Outcome, same_program: bool) -> tuple[Failur
     expected = written.trace.hash
     found = again.failure
     same_end = (found.kind, found.what) == (written.kind, written.what) if found is not None else written.kind is None
-    told = f"{written.kind.name.lower()}: {written.what}" if written.kind is not None else "no failure"
+    told = _written_end(written)
     if expected and again.hash == expected and same_end:
         return None, "The replay came to the hash and to the end that the trace carries."
     if not expected:
         return None, f"The trace carries no hash to compare. Its end, as it was written down: {told}."
     if same_program:
-        details = f"the file: hash {expected}, {told}\nthe replay: hash {again.hash}, {_end(found)}\n"
-        hint = 'whoever changes a trace by hand writes "hash": "" into it'
-        return _divergence(again, "the replay of a trace is not the same run", details + hint), ""
+        details = (
+            f"expected, by the file:  hash {expected}, {told}\ncame, from its steps:   hash {again.hash}, {_end(found)}"
+        )
+        difference = _divergence(again, "the replay of a trace is not the same run", f"{details}\n{BY_HAND}")
+        difference.transcript = found.transcript if found is not None else ""
+        return difference, ""
     return None, f"Another version of the program wrote the trace, so the hash may differ. It ended then with {told}."
+
+
+def _written_end(written: Written) -> str:
+    if written.kind is None:
+        return "no failure"
+    return f"{written.kind.name.lower()} at step {written.step:,}: {written.what}"
 
 
 def _divergence(run: Outcome, what: str, details: str) -> Failure:

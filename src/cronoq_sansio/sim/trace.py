@@ -20,6 +20,7 @@ closer together than the thousand of `0`. Everything in such a file is checked b
 """
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -37,6 +38,8 @@ MAX_PICKS = 100_000
 """Of one step. A step picks a few dozen times."""
 MAX_PICK = 2**31 - 1
 MAX_RATE = 1_000_000
+MAX_DIGITS = 20
+"""Of an integer, its sign included: no value that is allowed has more than 19."""
 MAX_SEED = 2**63 - 1
 MAX_TEXT = 10_000
 """Characters of a text."""
@@ -74,7 +77,7 @@ def encode(written: Written) -> str:
         failure = {"kind": written.kind.name.lower(), "what": written.what, "step": written.step}
 
     def text(value: object) -> str:
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False).encode(errors="backslashreplace").decode()  # lone surrogates
 
     acts = acts_of(trace.world, trace.seed)
     named = ([acts[picks[0] % len(acts)], *picks[1:]] if picks else [] for picks in trace.steps)
@@ -188,8 +191,21 @@ class _Reader:
                 found[key] = value
             return found
 
+        def integer(digits: str) -> int:
+            if len(digits) > MAX_DIGITS:
+                line = self._text.count("\n", 0, self._text.find(digits)) + 1
+                raise TraceError(
+                    f"line {line}: an integer of {len(digits):,} digits stands there; none has more than 19"
+                )
+            return int(digits)
+
+        def no_number(word: str) -> NoReturn:
+            place = re.search(rf"(?<![\w\"]){word}", self._text)
+            line = self._text.count("\n", 0, place.start() if place is not None else 0) + 1
+            raise TraceError(f"line {line}: {word} is no number of JSON")
+
         try:
-            whole = json.loads(self._text, object_pairs_hook=unique, parse_constant=_no_number, parse_int=_integer)
+            whole = json.loads(self._text, object_pairs_hook=unique, parse_constant=no_number, parse_int=integer)
         except json.JSONDecodeError as error:
             raise TraceError(f"line {error.lineno}: {self._reason(error)}") from None
         except RecursionError:
@@ -261,13 +277,3 @@ class _Reader:
         while self._text[position] in " \t\r\n,":
             position += 1
         return position
-
-
-def _no_number(word: str) -> NoReturn:
-    raise TraceError(f"line 1: {word} is no number of JSON")
-
-
-def _integer(digits: str) -> int:
-    if len(digits) > 20:
-        raise TraceError(f"line 1: an integer of {len(digits):,} digits stands there; none has more than 19")
-    return int(digits)

@@ -24,6 +24,7 @@ from cronoq_sansio.errors import Rejection
 from cronoq_sansio.sim.lockstep import model_rules as rules
 from cronoq_sansio.sim.lockstep import model_starts as starts
 from cronoq_sansio.sim.lockstep.model import Model, Said
+from cronoq_sansio.sim.lockstep.model_state import NaiveFigures
 from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.spec import TaskStatus
 
@@ -102,8 +103,8 @@ def _agree(expected: Said, found: Said) -> bool:
     return expected == found
 
 
-def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
-    """An engine as the model sees it. Until it is `swept`, parents that recovery brought are not remembered."""
+def view_of(engine: Engine, model: Model) -> dict[str, object]:
+    """An engine as the model sees it. Until that is `swept`, parents that recovery brought are not remembered."""
     tasks, schedules = engine.tasks, engine.recurring._schedules
     return {
         "tasks": {
@@ -148,9 +149,10 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
         },
         "dropped": {reason: count for reason, count in sorted(engine.recurring.dropped.items()) if count},
         "figures": {name: _sums(pool, engine.now) for name, pool in engine.pools.items()},
+        "waits": {each.pool.name: _newest(engine, each) for each in model.figures},
         "desired": {name: engine.autoscale.desired(pool) for name, pool in engine.pools.items()},
         "remembered": sorted(
-            known.task_id for known in tasks._retained.values() if swept or known.expires > engine.now
+            known.task_id for known in tasks._retained.values() if model.swept or known.expires > engine.now
         ),
         "totals": {
             name: getattr(engine.totals, name)
@@ -160,10 +162,17 @@ def view_of(engine: Engine, *, swept: bool) -> dict[str, object]:
     }
 
 
-def _sums(pool: Pool, now: int) -> tuple[int, int, int, int]:
-    """Fixed starts that were due, those in time, and nanoseconds of work and of slots."""
+def _sums(pool: Pool, now: int) -> tuple[int, ...]:
+    """Fixed starts that were due, those in time, nanoseconds of work and of slots, and how attempts ended."""
     figures = pool.figures
-    return figures.fixed_starts, figures.hits, figures.worked, figures.offered + pool.groups.capacity * now
+    times = figures.worked, figures.offered + pool.groups.capacity * now
+    return figures.fixed_starts, figures.hits, *times, figures.succeeded, figures.failed, figures.cancelled
+
+
+def _newest(engine: Engine, figures: NaiveFigures) -> list[int]:
+    """As many of the waits of a pool as the last step brought; those before it may have been noted, and put away."""
+    waits = engine.pools[figures.pool.name].figures.waits
+    return waits[-len(figures.waits) :] if figures.waits else []
 
 
 def snapshot_of(engine: Engine) -> dict[str, object]:

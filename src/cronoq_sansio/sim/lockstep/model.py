@@ -111,6 +111,7 @@ class Model:
         for figures in self.figures:
             offered = sum(group.capacity for group in self.groups if group.pool == figures.pool.name)
             figures.offered += offered * max(now - self.now, 0)
+            figures.waits = []
         self.now = max(self.now, now)
         scaling.tick(self)
         self.said = []
@@ -262,10 +263,15 @@ class Model:
         lease = NaiveLease(self.next_lease, task, group.labels)
         self.next_lease += 1
         self.leases.append(lease)
+        figures = self.figures_of(task.pool)
+        waited = self.now - task.arrival
         if task.fixed and task.attempt == 1:
             task.hit = self.wall() <= task.latest
-            self.figures_of(task.pool).fixed_starts += 1
-            self.figures_of(task.pool).hits += task.hit
+            figures.fixed_starts += 1
+            figures.hits += task.hit
+            waited = max(min(waited, self.wall() - task.fixed_start), 0)
+        if task.attempt == 1:
+            figures.waits.append(waited)
         self.totals["dispatched"] += 1
         self.store(task)
         self.tell(task)
@@ -293,6 +299,7 @@ class Model:
     def fail(self, lease: NaiveLease, *, permanent: bool = False, retry_after: int = 0) -> None:
         """The attempt failed."""
         task = self.end_lease(lease)
+        self.figures_of(task.pool).failed += 1
         if permanent:
             self.end(task, TaskStatus.FAILED)
         else:
@@ -374,6 +381,7 @@ class Model:
             lease = next((lease for lease in self.leases if lease.task is task), None)
             if lease is not None:
                 self.end_lease(lease)
+                self.figures_of(task.pool).cancelled += 1
                 self.said.append(("aborted", lease.id, "cancelled"))
             self.end(task, TaskStatus.CANCELLED)
         else:

@@ -244,6 +244,10 @@ class NaiveFigures:
         """Nanoseconds that successful attempts took."""
         self.offered = 0
         """Slots that workers offered, times nanoseconds."""
+        self.succeeded = self.failed = self.cancelled = 0
+        """Attempts that ended so."""
+        self.waits: list[int] = []
+        """Nanoseconds that tasks waited whose first attempt started in this step."""
 
 
 class NaiveScale:

@@ -45,8 +45,13 @@ def view(model: "Model") -> dict[str, object]:
         },
         "dropped": {reason: count for reason, count in sorted(model.dropped.items()) if count},
         "figures": {
-            each.pool.name: (each.fixed_starts, each.hits, each.worked, each.offered) for each in model.figures
+            each.pool.name: (
+                *(each.fixed_starts, each.hits, each.worked, each.offered),
+                *(each.succeeded, each.failed, each.cancelled),
+            )
+            for each in model.figures
         },
+        "waits": {each.pool.name: each.waits for each in model.figures},
         "desired": {scale.pool.name: scaling.desired(scale) for scale in model.scales},
         "totals": {name: count for name, count in sorted(model.totals.items()) if count},
     }

@@ -87,7 +87,9 @@ def succeeded(model: "Model", event: ev.AttemptSucceeded) -> None:
         assert lease.started is not None
         task = model.end_lease(lease)
         duration = model.now - model.excused - lease.started
-        model.figures_of(task.pool).worked += duration
+        figures = model.figures_of(task.pool)
+        figures.worked += duration
+        figures.succeeded += 1
         model.learned.add(task.pool.name, task.spec.kind, duration, fixed=task.fixed)
         model.end(task, TaskStatus.SUCCEEDED)
 
@@ -105,6 +107,7 @@ def cancelled(model: "Model", event: ev.AttemptCancelled) -> None:
     """A worker cancelled."""
     lease = report(model, event.lease, "cancelled by the worker")
     if lease is not None:
+        model.figures_of(lease.task.pool).cancelled += 1
         model.end(model.end_lease(lease), TaskStatus.CANCELLED)
 
 

@@ -205,7 +205,7 @@ class World:
         return found
 
     def _compare_views(self) -> None:
-        found = checks.view_of(self.engine, swept=self.model.swept)
+        found = checks.view_of(self.engine, self.model)
         self._compare("the engine looks different from the model", self.model.view(), found)
         wakes, due = self.engine.next_timeout(), self.model.due()
         if due is not None and (wakes is None or wakes > max(due, self.engine.now)):

@@ -185,9 +185,12 @@ class Count:
             resource.change(0, self.end, self.warm)
         for live in self.live.values():
             asked = live.spec.scheduling
-            if live.starts is not None and not live.started:
-                live.starts.waiting += 1
+            if live.starts is not None and not live.started and asked is not None and asked.start is not None:
+                live.starts.waiting += asked.start + asked.tolerance < self.end
             if not live.counted:
+                continue
+            if live.came >= self.end:  # the run ended before its time
+                live.tally.submitted -= 1
                 continue
             if not live.started:
                 live.tally.unstarted.append(self.end - live.came)

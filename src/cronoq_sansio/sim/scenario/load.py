@@ -9,7 +9,6 @@ in a scenario and are not looked at, so that no variable of the environment has 
 """
 
 import re
-import tomllib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar
@@ -35,6 +34,7 @@ from cronoq_sansio.sim.scenario.arrivals import ArrivalReader
 from cronoq_sansio.sim.scenario.keys import ARRAYS, COURSE, INNER_TABLES, NEEDS, RATES, START_RULE
 from cronoq_sansio.sim.scenario.words import Arrivals, Course, Duration, Rate, Runs, Scenario, WorkerGroup
 from cronoq_sansio.spec import DEFAULT_POOL, RetryOverride
+from cronoq_sansio.toml import parse_toml
 
 IGNORED = ("auth", "server", "store")
 """Tables of a configuration that a scenario does not look at."""
@@ -74,7 +74,7 @@ def load_scenario(text: str) -> LoadedScenario | tuple[Problem, ...]:
     if len(text) > MAX_CONFIG_FILE:
         return (Problem("", f"larger than {MAX_CONFIG_FILE} characters; this is no scenario"),)
     try:
-        return LoadedScenario(tomllib.loads(text))
+        return LoadedScenario(parse_toml(text))
     except RecursionError:
         return (Problem("", "nested too deeply"),)
     except ValueError as error:  # TOMLDecodeError, or an integer of thousands of digits

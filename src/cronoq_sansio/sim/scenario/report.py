@@ -50,8 +50,13 @@ class ScenarioReport:
 
     @property
     def stopped(self) -> str:
-        """Which bound ended the run before its time; empty without."""
+        """Which bound ended the run before its time, or that it was interrupted; empty without."""
         return str(self._figures["stopped"])
+
+    @property
+    def interrupted(self) -> bool:
+        """Somebody ended the run."""
+        return bool(self._figures["interrupted"])
 
     def as_json(self) -> dict[str, Any]:
         """Everything, as texts, numbers, lists and dictionaries with names for keys."""
@@ -62,7 +67,7 @@ class ScenarioReport:
         return render(self._figures, width)
 
 
-def report_of(scenario: Scenario, count: Count, events: int, stopped: str) -> ScenarioReport:
+def report_of(scenario: Scenario, count: Count, events: int, stopped: str, interrupted: bool = False) -> ScenarioReport:
     """The report of a run that is over."""
     order = {pool.name: index for index, pool in enumerate(scenario.settings.pools)}
     figures: dict[str, Any] = {
@@ -73,6 +78,7 @@ def report_of(scenario: Scenario, count: Count, events: int, stopped: str) -> Sc
         "tasks": count.tasks,
         "events": events,
         "stopped": stopped,
+        "interrupted": interrupted,
         "notes": list(scenario.notes),
         "classes": [
             {"pool": pool, "class": Priority(priority).name.lower(), **_tally(tally)}

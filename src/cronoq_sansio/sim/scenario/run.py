@@ -85,6 +85,7 @@ class Run:
         """Events that the service was told."""
         self.stopped = ""
         """Why the run ended before its time."""
+        self.interrupted = False
         self._heap: list[tuple[int, int, Callable[[Any], None], Any]] = []
         self._numbers = count()
         self._events: list[Any] = []
@@ -124,8 +125,8 @@ class Run:
 
     # --- the clock
 
-    def run(self, progress: Progress | None = None) -> None:
-        """Until the time is over, or a bound is reached."""
+    def run(self, progress: Progress | None = None, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """Until the time is over, a bound is reached, or somebody interrupts."""
         heap, outbox, events, end = self._heap, self._outbox, self._events, self.end
         told, heard = self.now, 0
         part = max(self.scenario.duration // PROGRESS, 1)
@@ -143,8 +144,8 @@ class Run:
                 events.append(TimerFired())
             if events:
                 self._handle()
-                if self._exceeded():
-                    break
+            if self._is_over(interrupted()):
+                break
             if progress is not None and (now - told >= part or self.handled - heard >= PROGRESS_EVENTS):
                 told, heard = now, self.handled
                 progress((now - self.scenario.start) / self.scenario.duration, self.count.tasks)
@@ -166,9 +167,12 @@ class Run:
             if waiting != gauge.waiting or busy != gauge.busy or groups.capacity != gauge.offered:
                 gauge.set(now, waiting, busy, groups.capacity)
 
-    def _exceeded(self) -> bool:
+    def _is_over(self, interrupted: bool) -> bool:
         live = len(self.count.live)
-        if live > MAX_SCENARIO_LIVE:
+        if interrupted:
+            self.interrupted = True
+            self.stopped = "it was interrupted"
+        elif live > MAX_SCENARIO_LIVE:
             self.stopped = f"more than {MAX_SCENARIO_LIVE:,} tasks were there at a time"
         elif self.count.tasks > MAX_SCENARIO_TASKS:
             self.stopped = f"there were more than {MAX_SCENARIO_TASKS:,} tasks"
@@ -276,8 +280,10 @@ class Run:
         return {pool.name: pool.desired for pool in self._engine.snapshot(self.now).pools}
 
 
-def run_scenario(scenario: Scenario, progress: Progress | None = None) -> ScenarioReport:
-    """Run a scenario to its end. A run that passes a bound ends there, and its report says so."""
+def run_scenario(
+    scenario: Scenario, progress: Progress | None = None, interrupted: Callable[[], bool] = lambda: False
+) -> ScenarioReport:
+    """Run a scenario to its end. A run that passes a bound, or is `interrupted`, ends there; its report says so."""
     run = Run(scenario)
-    run.run(progress)
-    return report_of(scenario, run.count, run.handled, run.stopped)
+    run.run(progress, interrupted)
+    return report_of(scenario, run.count, run.handled, run.stopped, run.interrupted)

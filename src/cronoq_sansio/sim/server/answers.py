@@ -7,9 +7,11 @@ from cronoq_sansio.engine.records import TaskInserted
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server import figures
 from cronoq_sansio.sim.server.pages import Pages
 from cronoq_sansio.sim.server.refusals import Refusals, may_run, may_stand
 from cronoq_sansio.sim.server.shadow import CANCELLED, READY, SUCCEEDED, progress
+from cronoq_sansio.sim.server.view_edges import told_too_early
 from cronoq_sansio.spec import TaskSpec, tenant_of
 
 if TYPE_CHECKING:
@@ -42,8 +44,8 @@ class Answers:
             m.TaskResult: self._result,
             m.TaskInfo: self._info,
             m.TaskPage: self._page,
-            m.WorkerList: self._workers,
-            m.SnapshotReply: self._snapshot,
+            m.WorkerList: figures.workers,
+            m.SnapshotReply: figures.snapshot,
             mr.RecurringAddedReply: self._added,
             mr.RecurringRemovedReply: self._removed,
             mr.RecurringListReply: self._pages.schedules,
@@ -146,7 +148,8 @@ class Answers:
         self._told_end(ask.node, result.task_id)
 
     def _told_end(self, node: "Node", task_id: int) -> None:
-        node.holders.told_ends.setdefault(task_id, self._world.events)
+        if node.epoch == self._world.store.epoch:  # else its store says what it has not seen happen
+            node.holders.told_ends.setdefault(task_id, self._world.events)
 
     def _info(self, node: "Node", ask: "Ask", info: m.TaskInfo) -> None:
         self._is_asked(ask, ask.request.task, info.task_id)
@@ -176,14 +179,14 @@ class Answers:
                 raise fault("a task is told of in less than is remembered", ask, info)
             self._told_end(node, task_id)
         else:
+            if parent := told_too_early(task_id, info.status, self._rows):
+                raise fault("a task is told to be free whose parent has no durable end", ask, f"{info}, {parent}")
             if progress(info.status, info.attempt) > ledger.far[task_id]:
                 raise fault("a task was told to be further than is stored", ask, info)
             told = node.holders.told_ends.get(task_id)
             asked = node.holders.calls.get(ask.call)
             if told is not None and asked is not None and told < asked.event:
                 raise fault("a task is live again whose end was told before", ask, info)
-            if info.status == READY:
-                self._ready(ask, row, info)
             if info.attempt > info.max_attempts or info.output_available or info.finished is not None:
                 raise fault("a live task was told to be what none can be", ask, info)
         if whole and not _same(row, info):
@@ -198,12 +201,6 @@ class Answers:
         """The tasks that have ended last, of which a term still knows everything."""
         most = node.settings.outputs.info_entries
         return node.view.ends[-most:] if most else ()
-
-    def _ready(self, ask: "Ask", row: TaskInserted, told: object) -> None:
-        """Those that it depends on have ended, and nobody can take that back."""
-        for edge in row.edges:
-            if edge.parent and edge.parent not in self._ledger.ends:
-                raise fault("a task is told to be ready before those that it depends on have ended", ask, told)
 
     # --- watches
 
@@ -228,10 +225,10 @@ class Answers:
                 raise fault("a watcher is told of another end than is stored", ask, f"{event}, stored: {end}")
             if before == far:
                 raise fault("a watcher is told of an end twice", ask, event)
+        elif parent := told_too_early(task_id, event.status, self._rows):
+            raise fault("a task is told to be free whose parent has no durable end", ask, f"{event}, {parent}")
         elif not request.all_transitions:
             raise fault("a watcher is told what it does not watch for", ask, event)
-        elif event.status == READY and row.edges:
-            self._ready(ask, row, event)
         elif far < before and not (event.status == READY and event.attempt == before // 2 - 1):
             raise fault("a watcher is told of a task in the wrong order", ask, f"{event}, before: {before}")
         ask.shown[task_id] = far
@@ -253,30 +250,6 @@ class Answers:
             raise fault("a schedule is said not to be there that is still stored", ask, ledger.standing[name])
         if reply.removed and name not in ledger.removed:
             raise fault("a schedule is said to be removed, and the store does not say so", ask, reply)
-
-    # --- figures
-
-    def _workers(self, node: "Node", ask: "Ask", reply: m.WorkerList) -> None:
-        if not node.holders.alone:
-            return
-        desks = [desk for desk in node.holders.desks.values() if not desk.closing]
-        told = [(worker.worker_id, worker.pool, worker.labels, worker.slots) for worker in reply.workers]
-        if told != sorted((desk.id, desk.pool, desk.labels, desk.slots) for desk in desks):
-            raise fault("the workers that are told of are not those that there are", ask, reply)
-        if sum(worker.busy for worker in reply.workers) != node.view.running:
-            raise fault("workers are told to be busy with other than what runs", ask, f"{reply}, {node.view.running}")
-
-    def _snapshot(self, node: "Node", ask: "Ask", reply: m.SnapshotReply) -> None:
-        if not node.holders.alone:
-            return
-        view, engine = node.view, reply.engine
-        told = (engine.live_tasks, engine.running, engine.pending, reply.workers_connected)
-        workers = sum(not desk.closing for desk in node.holders.desks.values())
-        if told != (len(view.live), view.running, len(view.live) - view.running, workers):
-            raise fault("figures are told that are not so", ask, f"{told}, {len(view.live)}, {view.running}, {workers}")
-        for name, count in view.counts.items():
-            if engine.totals[name] != count:
-                raise fault("figures are told that are not so", ask, f"{name}: {engine.totals[name]}, not {count}")
 
 
 def _same(row: TaskInserted, info: m.TaskInfo) -> bool:

@@ -12,6 +12,7 @@ from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring
 from cronoq_sansio.sim.faults import CHANGES
 from cronoq_sansio.sim.lockstep.workload import SCHEDULES
 from cronoq_sansio.sim.server.specs import KEYS, Specs
+from cronoq_sansio.spec import TaskSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.node import Node
@@ -25,13 +26,20 @@ AT_ONCE = ("workers", "snapshot")
 """Calls that wait for nothing, so that nobody goes away before their answer."""
 BRIEF = ("add schedule", "remove schedule", "list schedules")
 """Calls that are few, and open for one commit."""
-WAITS = (None, 0, SECOND, 5 * SECOND, 20 * SECOND)
+WAITS = (None, 0, SECOND, 5 * SECOND, 3_600 * SECOND)
+"""How long somebody wants to wait; the last is longer than any server allows."""
+SPARE = (-1, 0, 1, SECOND // 100, SECOND // 100, SECOND // 100, SECOND)
+"""How much time a call has left when it arrives, where it has a deadline."""
+OVER = (Code.INVALID, Code.FULL)
+"""How a batch is refused that is too large."""
+FULL = "limits.max_concurrent_requests"
+"""Whoever is refused because too many calls are open is told of this bound."""
 
 
 class Ask:
     """One call, as its caller sees it. It is the call's sink."""
 
-    __slots__ = ("call", "made", "marker", "node", "number", "op", "pages", "request", "shown")
+    __slots__ = ("call", "deadline", "made", "marker", "node", "number", "odd", "op", "pages", "request", "shown")
 
     def __init__(self, number: int, op: str, request: Any, node: "Node", marker: str) -> None:
         self.number = number
@@ -42,6 +50,10 @@ class Ask:
         self.marker = marker
         """Of a batch: the content type of its tasks."""
         self.call = m.Call(self)
+        self.deadline: int | None = None
+        """Its own, beside that of the server."""
+        self.odd = ""
+        """What is odd about it, where that is known when it is refused; one of `odd request`."""
         self.made = 0
         """Of a submission: the task that it was told of."""
         self.pages = 0
@@ -190,11 +202,18 @@ class Callers:
 
     def submit_as_one(self, node: "Node", keys: Sequence[str]) -> None:
         """Somebody submits tasks with these keys as one."""
+        marker = self.marker()
+        self.submit_marked(node, marker, tuple([self.specs.spec(key, marker) for key in keys]))
+
+    def marker(self) -> str:
+        """Of one more batch."""
         self._batches += 1
-        marker = f"batch {self._batches}"
-        specs = tuple([self.specs.spec(key, marker) for key in keys])
+        return f"batch {self._batches}"
+
+    def submit_marked(self, node: "Node", marker: str, specs: tuple[TaskSpec, ...]) -> Ask:
+        """Somebody submits these tasks, whose content type is the marker, as one."""
         self._world.ledger.batches[marker] = specs
-        self.request(node, "batch", m.SubmitBatch(specs), marker)
+        return self.request(node, "batch", m.SubmitBatch(specs), marker)
 
     def node(self, *, open_only: bool = False) -> "Node | None":
         """Some node that has room for a call, or has one open."""
@@ -213,27 +232,29 @@ class Callers:
         """A call leaves its caller and arrives."""
         self._number += 1
         ask = Ask(self._number, op, request, node, marker)
+        ask.deadline = deadline
         node.asks[ask] = None
         node.inbox.append(m.CallReceived(ask.call, ANYONE, request, deadline))
         return ask
 
-    def request(self, node: "Node", op: str, request: Any, marker: str = "") -> None:
+    def request(self, node: "Node", op: str, request: Any, marker: str = "") -> Ask:
         """Somebody asks this of that node; what callers and the network make of it."""
         world = self._world
         fault = self._pick(self._lots)
         if not fault or (fault == "asked twice" and op not in _CHANGES):
-            self.ask(node, op, request, marker)
+            ask = self.ask(node, op, request, marker)
+        elif fault == "deadline":  # which counts when it passes
+            ask = self.ask(node, op, request, marker, node.now + self._pick(SPARE))
         else:
             world.strike(fault, op)
-            late = fault == "deadline"
-            deadline = node.now + self._pick((-1, 0, 1, SECOND // 100, SECOND)) if late else None
-            ask = self.ask(node, op, request, marker, deadline)
+            ask = self.ask(node, op, request, marker)
             if fault == "asked twice":
                 self.ask(node, op, request, marker)
-            elif not late:
+            else:
                 self.gone(node, ask)
         if node.epoch != world.store.epoch:
             world.strike("stale leader", "change" if op in _CHANGES else "watch" if op == "watch" else "read")
+        return ask
 
     def gone(self, node: "Node", ask: Ask) -> None:
         """The caller goes away."""
@@ -251,7 +272,9 @@ class Callers:
         """A call is answered."""
         ask: Any = action.call.sink
         world = self._world
-        world.ledger.replied(node, ask, action.message)
+        message = action.message
+        world.words += ask.number + 64 * getattr(message, "task_id", 0) + getattr(message, "status", 0)
+        world.ledger.replied(node, ask, message)
         node.asks.pop(ask, None)
         if world.on("reply lost") and world.strikes("reply lost", ask.op):
             self._remember(ask)
@@ -268,10 +291,16 @@ class Callers:
     def rejected(self, node: "Node", action: m.Reject) -> None:
         """A call is refused, or a watch ends."""
         ask: Any = action.call.sink
-        self._world.ledger.rejected(node, ask, action.rejection)
+        rejection = action.rejection
+        self._world.words += ask.number + 64 * _CODES[rejection.code]
+        self._world.ledger.rejected(node, ask, rejection)
         node.asks.pop(ask, None)
-        if action.rejection.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
+        if rejection.code in (Code.UNAVAILABLE, Code.DEADLINE_EXCEEDED):
             self._remember(ask)
+        if ask.deadline is not None and rejection.code is Code.DEADLINE_EXCEEDED and node.now >= ask.deadline:
+            self._world.strike("deadline", ask.op)
+        if ask.odd and (rejection.code in OVER or FULL in rejection.message):
+            self._world.strike("odd request", ask.odd)
 
     def started(self, node: "Node", action: m.StartEvents) -> None:
         """A watch is let in."""
@@ -282,6 +311,7 @@ class Callers:
         """Watchers are told of a task."""
         world = self._world
         breaks = world.on("reply lost")
+        world.words += (action.event.task_id * 16 + action.event.status) * 16 + len(action.calls)
         for call in action.calls:
             ask: Any = call.sink
             if call.open and ask in node.asks:  # the term hears of a caller that is gone with the next read
@@ -298,3 +328,4 @@ class Callers:
 
 
 _CHANGES = frozenset(CHANGES)
+_CODES = {code: number for number, code in enumerate(Code)}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.records import Record, RecurringDeleted, RecurringStored
 from cronoq_sansio.engine.task import Retained
+from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import rebuilt, wakeups
-from cronoq_sansio.sim.server.shadow import BLOCKED, OVER, READY, RUNNING, Shadow
+from cronoq_sansio.sim.server.shadow import BLOCKED, OVER, READY, RUNNING, SCHEDULED, Shadow
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Task
@@ -26,7 +27,6 @@ SMALL = 40
 SAMPLE = 16
 FEW = 200
 """Live tasks up to which a `glance` is worth it."""
-REBUILT_EVERY = 4
 
 
 def fault(what: str, details: object) -> Violation:
@@ -35,8 +35,7 @@ def fault(what: str, details: object) -> Violation:
 
 
 def scan(world: "ServerWorld") -> None:
-    """Every node that serves; a second engine is made of the rows at one scan of `REBUILT_EVERY` only."""
-    world.scans += 1
+    """Every node that serves."""
     for node in world.nodes:
         node.service.check_invariants()
         written(node)
@@ -47,8 +46,7 @@ def scan(world: "ServerWorld") -> None:
         wakeups.check(node)
         if at_rest(node):
             idle(node)
-            if world.scans % REBUILT_EVERY == 0:
-                rebuilt.check(node)
+            rebuilt.when_due(node)
 
 
 def glance(world: "ServerWorld") -> None:
@@ -59,6 +57,7 @@ def glance(world: "ServerWorld") -> None:
             wakeups.check(node)
             if at_rest(node):
                 idle(node)
+                rebuilt.when_due(node)
 
 
 def stopped(node: "Node") -> None:
@@ -95,9 +94,10 @@ def recovered(node: "Node", writes: list[Record]) -> None:
 def _able(node: "Node") -> None:
     """What the configuration does not support any more has ended."""
     view, capacity = node.view, {item.name: item.capacity for item in node.settings.resources}
+    largest = node.settings.limits.max_message_bytes - MESSAGE_HEADROOM
     for task_id, shadow in view.live.items():
         units = all(1 <= units <= capacity.get(name, 0) for name, units in shadow.needs)
-        if shadow.spec.pool not in view.pools or not units:
+        if shadow.spec.pool not in view.pools or not units or shadow.spec.size > largest:
             raise fault("a task lives on that the configuration does not support", f"task {task_id}: {shadow.spec}")
 
 
@@ -114,12 +114,20 @@ def written(node: "Node") -> None:
     if differ := sorted(live.keys() ^ shadows.keys()):
         raise fault("live tasks are not those that were written", f"tasks {differ}")
     settled = not (node.engine.dependencies.held or node.engine.dependencies.unsettled)
+    for when, _, _, timer in node.engine.retries._heap:
+        task = timer.payload
+        if task is not None and not shadows[task.id].due <= when <= shadows[task.id].latest:
+            raise fault("a backoff is over at another time than was written", f"{task}: {when}")
     for task_id, task in live.items():
         shadow = shadows[task_id]
         if (task.status == RUNNING) != (shadow.status == RUNNING) or task.attempt != shadow.attempt:
             raise fault("a task is not what was written of it", f"{task}, written: {shadow.status} {shadow.attempt}")
-        if task.max_attempts != shadow.max_attempts or task.first_started != shadow.first_started:
-            raise fault("a task is not what was written of it", f"{task}, {task.max_attempts}, {task.first_started}")
+        mine = task.max_attempts, task.first_started, task.last_started, task.message, task.arrival
+        theirs = shadow.max_attempts, shadow.first_started, shadow.last_started, shadow.message, shadow.arrival
+        if mine != theirs:
+            raise fault("a task is not what was written of it", f"{task}, {mine}, written: {theirs}")
+        if task.status == SCHEDULED and task.attempt:
+            raise fault("a task waits for a start that has come once", task)
         if settled:
             _judged(task, shadow)
     _keys(node)
@@ -157,6 +165,10 @@ def counted(node: "Node") -> None:
         for name, count in view.counts.items()
         if snapshot.totals[name] != count
     ]
+    holders, stale = node.holders, snapshot.totals["stale_completions"]
+    if not holders.stale_least <= stale <= holders.stale_most:
+        details = f"{stale} are counted, there were {holders.stale_least} to {holders.stale_most}"
+        raise fault("reports that are stale are counted in another way", details)
     told = (snapshot.live_tasks, snapshot.running, snapshot.pending)
     counts = (len(view.live), view.running, len(view.live) - view.running)
     if wrong or told != counts:
@@ -194,10 +206,9 @@ def held(node: "Node") -> None:
 
 
 def watched(node: "Node") -> None:
-    """Every watcher was told of every end that it watches for."""
-    if not node.settled():
-        return
-    ends, starts = node.view.ends, node.view.starts
+    """Every watcher was told of every end that it watches for, as far as what was written is durable and told."""
+    last_end, last_start = node.told()
+    ends, starts = node.view.ends[:last_end], node.view.starts[:last_start]
     watching, rows = node.holders.watching, node.world.store.rows.inserted
     for ask, seen in watching.items():
         if ask not in node.asks:
@@ -209,7 +220,7 @@ def watched(node: "Node") -> None:
         for task_id in starts[seen[1] :] if request.all_transitions else ():
             if task_id not in ask.shown and _wanted(request, task_id, rows[task_id].spec):
                 raise fault("a watcher was not told of a start", f"{request}: task {task_id} {rows[task_id].spec}")
-    node.holders.watching = dict.fromkeys(watching, (len(ends), len(starts)))
+    node.holders.watching = {ask: (max(seen[0], last_end), max(seen[1], last_start)) for ask, seen in watching.items()}
 
 
 def _wanted(request: m.Watch, task_id: int, spec: "TaskSpec") -> bool:

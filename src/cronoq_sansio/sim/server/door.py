@@ -18,7 +18,7 @@ STOPPED, STOPPING, PRESSED, LATE, FULL = "stopped", "stopping", "store pressure"
 """Why a call is refused at the door."""
 ADDS = frozenset((m.Submit, m.SubmitBatch, AddRecurring))
 """What brings work; a stopping server takes none."""
-CHANGES = ADDS | {m.Cancel, RemoveRecurring}
+CHANGING = ADDS | {m.Cancel, RemoveRecurring}
 """What a store that cannot keep up takes none of."""
 
 
@@ -40,7 +40,7 @@ class Door:
                 return STOPPED, ""
             if self.stopping and kind in ADDS:
                 return STOPPING, ""
-            if self.pressed and kind in CHANGES:
+            if self.pressed and kind in CHANGING:
                 return PRESSED, ""
         if deadline is not None and deadline <= now:
             return LATE, ""

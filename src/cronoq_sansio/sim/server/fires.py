@@ -11,6 +11,7 @@ from cronoq_sansio.sim.lockstep.store import NaiveStore
 from cronoq_sansio.spec import TaskSpec
 
 if TYPE_CHECKING:
+    from cronoq_sansio.sim.server.store import SimStore
     from cronoq_sansio.sim.server.view import View
 
 TAG = "cronoq.recurring"
@@ -53,8 +54,10 @@ class Fires:
 class TermFires:
     """What one term has written, durable or not, over what is committed."""
 
-    def __init__(self, durable: Fires, view: "View") -> None:
+    def __init__(self, durable: Fires, view: "View", store: "SimStore") -> None:
         self._durable = durable
+        self._store = store
+        self._epoch = store.epoch
         self._view = view
         self._made: dict[Fire, list[int]] = {}
         self._put: dict[str, int] = {}
@@ -70,7 +73,8 @@ class TermFires:
             return
         allowed = max(self._put.get(fire[0], 0), self._durable.put.get(fire[0], 0))
         mine = self._made.setdefault(fire, [])
-        for before in (*mine, *self._durable.made.get(fire, ())):
+        lost = self._store.epoch != self._epoch  # what others have stored since, this term cannot know
+        for before in (*mine, *(() if lost else self._durable.made.get(fire, ()))):
             if before > allowed or not self._over(before):
                 details = f"{fire}: task {task_id} after {before}, put again after {allowed}"
                 raise Violation(Kind.SAFETY, "a fire of a schedule became two tasks", details)

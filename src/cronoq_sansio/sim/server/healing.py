@@ -185,7 +185,7 @@ class Healing:
             self._wake_for_beats = now + min(pool.lease_ttl for pool in node.settings.pools) // 3
         for worker in node.workers:
             stream = worker.stream
-            inbox += [m.WorkerSent(stream, message) for message in worker.delayed]
+            inbox += [m.WorkerSent(stream, message) for _, message in worker.delayed]
             worker.delayed.clear()
             inbox += [m.WorkerSent(stream, m.AttemptAborted(lease)) for lease in worker.told_abort]
             worker.told_abort.clear()

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
+from cronoq_sansio.limits import OUTBOUND_SPARE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.messages_recurring import ListRecurring, RemoveRecurring
 from cronoq_sansio.sim.failure import Kind, Violation
-from cronoq_sansio.sim.server.door import CHANGES, Door
+from cronoq_sansio.sim.server.door import CHANGING, Door
 from cronoq_sansio.sim.server.shadow import CANCELLED, DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED
 from cronoq_sansio.values import value
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 MAX_FIRED = 200
 """Leases up to which all of them are looked at whenever timers fire."""
 LISTS = frozenset((m.ListTasks, ListRecurring))
+CHANGES = (m.WorkerConnected, m.WorkerGone, m.StopRequested)
 EXPIRED, TIMED_OUT, CANCELLED_BY, SHUTDOWN = "lease expired", "attempt timed out", "cancelled", "shutdown"
 
 
@@ -84,7 +86,7 @@ class Asked:
 class Desk:
     """What the server owes one registered worker."""
 
-    __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots")
+    __slots__ = ("cap", "closing", "held", "id", "labels", "pool", "slots", "told")
 
     def __init__(self, worker: "Worker", worker_id: int, slots: int, cap: int) -> None:
         self.id = worker_id
@@ -95,6 +97,8 @@ class Desk:
         self.cap = cap
         """The most that the server grants it."""
         self.held: dict[int, Hold] = {}
+        self.told: dict[int, bool] = {}
+        """Leases that it was told to stop and has not confirmed; False = perhaps it has, by what crossed that."""
         self.closing = False
 
 
@@ -128,6 +132,10 @@ class Holders:
         """Timers fire in this step."""
         self.alone = False
         """There is but one event in this step."""
+        self.calm = False
+        """No event of this step changes which workers there are, or what they offer."""
+        self.stale_least = self.stale_most = 0
+        """Reports for leases that their stream did not hold. What other events of the step did to it may be unknown."""
         self.grace: int | None = None
         """When a stop takes the leases back that are left."""
         self.door = Door(node.settings.limits)
@@ -172,6 +180,7 @@ class Holders:
         frozen = door.stopping or door.pressed
         stale = True
         self.alone = len(events) == 1
+        self.calm = not door.stopping
         self.wanted = None
         self.looked = self._fired_at
         self.highest = self._view.highest
@@ -189,7 +198,7 @@ class Holders:
                 message = event.message
                 report = self._reports.get(type(message))
                 if report is None:
-                    stale = False
+                    stale = self.calm = False
                     if type(message) is m.SetSlots:
                         self._slots(event.stream, message)
                     elif type(message) is m.Register and event.stream in self.desks:
@@ -201,19 +210,35 @@ class Holders:
                 other = self._others.get(kind)
                 if other is not None:
                     other(event)
+                    if kind in CHANGES:
+                        self.calm = False
         self._view.frozen = frozen and (door.stopping or door.pressed)
         return stale and len(events) > 0
 
     def _over(self, stream: m.WorkerStream, message: Any) -> bool:
         hold = self._holding(stream, message.lease)
         if hold is None:
+            self._stale(stream, message)
             return False
+        if not self.alone:
+            self.stale_most += 1
         self._drop(hold)
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt:
             shadow.report = message
             self.over.append((hold, message))
         return True
+
+    def _stale(self, stream: m.WorkerStream, message: Any) -> None:
+        """It is counted, unless the worker confirms that it has stopped what it was told to stop, or has no say."""
+        desk, aborted = self.desks.get(stream), type(message) is m.AttemptAborted
+        if desk is not None and aborted and message.lease in desk.told:
+            certain = desk.told.pop(message.lease) and len(desk.told) < OUTBOUND_SPARE
+            self.stale_most += not certain
+            return
+        self.stale_most += 1
+        if desk is not None and not desk.closing and not self.door.stopping and (self.alone or not aborted):
+            self.stale_least += 1
 
     def followed(self) -> None:
         """The step is made: what its reports say of attempts has been written."""
@@ -321,7 +346,7 @@ class Holders:
         highest, ends = world.ledger.highest, self._view.keys.count
         refused, budget = self.door.arrives(request, event.deadline, now)
         read: Sequence[m.Call] = ()
-        if kind in CHANGES:
+        if kind in CHANGING:
             self._read.append(call)
         elif kind in LISTS:
             read = self._read
@@ -464,6 +489,9 @@ class Holders:
 
     def _aborted(self, stream: m.WorkerStream, abort: m.AbortLease) -> None:
         hold = self._holding(stream, abort.lease)
+        desk = self.desks.get(stream)
+        if desk is not None:
+            desk.told[abort.lease] = hold is not None
         if hold is None:
             if self._reported.pop(abort.lease, None) is not stream:
                 raise fault("a worker is told to stop what it does not have", abort)

@@ -47,6 +47,10 @@ class Ledger:
         self._rows = world.store.rows
         self.recent: list[int] = []
         """Ids that callers were told last."""
+        self.answered = 0
+        """Calls that were not refused."""
+        self.refused: dict[Code, int] = {}
+        """Calls, by code."""
         self.fires = Fires(self._rows)
         self.batches: dict[str, tuple[TaskSpec, ...]] = {}
         """What was asked for in one piece, by its mark."""
@@ -175,6 +179,7 @@ class Ledger:
         """A call is answered with this."""
         if ask not in node.asks:
             raise Violation(Kind.SAFETY, "a call is answered that is over", f"{ask}: {message}")
+        self.answered += 1
         self._answers.reply(node, ask, message)
         node.holders.forget(ask.call)
 
@@ -182,6 +187,7 @@ class Ledger:
         """A call is refused."""
         if ask not in node.asks:
             raise Violation(Kind.SAFETY, "a call is answered that is over", f"{ask}: {rejection}")
+        self.refused[rejection.code] = self.refused.get(rejection.code, 0) + 1
         self._refusals.refused(node, ask, rejection)
         node.holders.forget(ask.call)
         node.holders.watching.pop(ask, None)

@@ -34,10 +34,12 @@ LOAD_PORTION = 7  #: records; small, so that there are several
 class Transaction:
     """What is being written."""
 
-    __slots__ = ("begun", "records", "through")
+    __slots__ = ("begun", "records", "seen", "through")
 
-    def __init__(self, through: int, records: list[Record], begun: int) -> None:
+    def __init__(self, through: int, records: list[Record], begun: int, seen: tuple[int, int]) -> None:
         self.through = through
+        self.seen = seen
+        """How many ends and starts of tasks there were by then."""
         self.records = records
         self.begun = begun
 
@@ -70,6 +72,7 @@ class Node:
         self._stalled = False
         self._pressed = False
         self._cascades_held = False
+        self._told = 0, 0
         self._volatile = world.store.volatile
         self._begin(wall_offset)
 
@@ -91,11 +94,12 @@ class Node:
             wall_offset=wall_offset,
         )
         rows = world.store.load(self.now + wall_offset - settings.limits.key_retention)
+        self.damaged = world.operators.damage(rows)
         for start in range(0, len(rows), LOAD_PORTION):
             engine.load(rows[start : start + LOAD_PORTION])
         while engine.settle(self.now):
             pass
-        self.view = View(world, settings, self.skew, self.now)
+        self.view = View(world, settings, self.skew, self.now, self.damaged)
         self.holders = Holders(self)
         step = engine.begin(self.now)
         self.outbox, self.service = world.machine(engine, settings, self.now, volatile=self._volatile)
@@ -218,11 +222,25 @@ class Node:
             self.world.store.commit(self.epoch, records)
             self.world.ledger.committed(records)
         else:
-            self.flight = Transaction(steps[-1].number, records, self.world.now)
+            seen = len(self.view.ends), len(self.view.starts)
+            self.flight = Transaction(steps[-1].number, records, self.world.now, seen)
 
     def settled(self) -> bool:
         """Everything that was written is durable, and told."""
         return self.flight is None and not self._steps
+
+    def told(self) -> tuple[int, int]:
+        """How many ends and starts of tasks are durable, and known to everybody whom they concern."""
+        if self.settled():
+            return len(self.view.ends), len(self.view.starts)
+        return self._told
+
+    def unwritten(self) -> list[Record]:
+        """What this term has made, and the store may not have yet."""
+        records = [] if self.flight is None else list(self.flight.records)
+        for step in self._steps:
+            records += step.writes
+        return records
 
     def apply(self) -> bool:
         """The transaction in flight reaches the store. False when it was fenced, and the term is over."""
@@ -246,6 +264,7 @@ class Node:
             self.handle(CommitsResumed(self.world.now - flight.begun))
         self.durable = flight.through
         self.handle(StepsDurable(flight.through))
+        self._told = flight.seen
         if self._cascades_held:
             self._cascades_held = False
             waited = self.engine.dependencies.unsettled > 0

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Stalled, WallClockMoved
+from cronoq_sansio.engine.records import LoadedRecord, TaskDamaged, TaskLoaded
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_STORE_OUTAGE
 from cronoq_sansio.service import messages as m
@@ -12,6 +13,7 @@ from cronoq_sansio.sim.faults import BY_NAME
 from cronoq_sansio.sim.server import worlds
 from cronoq_sansio.sim.server.node import Node
 from cronoq_sansio.sim.server.store import writes_of
+from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.world import ServerWorld
@@ -22,6 +24,8 @@ OUTAGES = (0, 0, 1, SECOND, 5 * SECOND, 30 * SECOND)
 RARE = {"return": 4, "edge": 16, "retry": 2, "schedule": 2}
 """Of `faults.WRITES`: few transactions hold them, and what ends a term meets those so many times as often."""
 MAX_NODES = 3
+FENCED_LATE = 20
+"""A server that has lost the store finds out with one commit of so many, so that it goes on being talked to."""
 CATCH_UP = 8  #: transactions that a quick store writes before time passes
 UNREADABLE = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
 
@@ -61,7 +65,7 @@ class Operators:
         world = self._world
         if span >= SECOND and not world.on("commit slow"):
             for node in list(world.nodes):
-                for _ in range(CATCH_UP):
+                for _ in range(CATCH_UP if node.epoch == world.store.epoch or world.one_in(FENCED_LATE) else 0):
                     if node.flight is None or not self._write(node):
                         break
         world.advance(span)
@@ -83,13 +87,15 @@ class Operators:
         node = world.some_node()
         if node is None or not world.on("pause"):
             return
+        node.flush()
+        if not node.serving:
+            return
         met = "leases running" if node.engine.running else "nothing running"
         if node.flight is not None and self._pick((False, True)):
             met = "commit in flight"
         if not world.strikes("pause", met, 4 if met == "nothing running" else 1):
             return
         lateness = self._pick((SECOND // 2 + 1, 3 * SECOND, 20 * SECOND))
-        node.flush()
         node.paused = True
         world.advance(lateness)
         node.paused = False
@@ -106,6 +112,8 @@ class Operators:
         if not flying:
             return
         node = flying[0] if len(flying) == 1 else self._pick(flying)
+        if node.epoch != world.store.epoch and not world.one_in(FENCED_LATE):
+            return
         flight = node.flight
         assert flight is not None
         found = writes_of(flight.records)
@@ -165,6 +173,31 @@ class Operators:
         index = self._pick(range(len(node.queries)))
         op = "find" if isinstance(node.queries[index], m.FindTask) else "list"
         node.answer_query(index, UNREADABLE if world.strikes("query refused", op) else None)
+
+    def damage(self, rows: list[LoadedRecord]) -> dict[int, None]:
+        """A term recovers: of these rows the store cannot read some. Their ids; the rows say that.
+
+        Not those that a schedule has made, nor those whose key is awaited: who is it that cannot be read is anybody's
+        guess then, and what the term makes of it is not to be foreseen from the rows.
+        """
+        world, damaged = self._world, dict[int, None]()
+        if not world.on("row damaged"):
+            return damaged
+        loaded = {index: row for index, row in enumerate(rows) if type(row) is TaskLoaded}
+        awaited = {edge.key for row in loaded.values() for edge in row.inserted.edges}
+        known = [
+            index
+            for index, row in loaded.items()
+            if not row.inserted.spec.tags and not (row.inserted.spec.key and row.inserted.spec.key in awaited)
+        ]
+        for _ in range(self._pick((1, 2, 4)) if known else 0):
+            row = loaded[index := self._pick(known)]
+            running = row.changed is not None and row.changed.status == TaskStatus.RUNNING
+            task_id = row.inserted.task_id
+            if task_id not in damaged and world.strikes("row damaged", "running" if running else "waiting", 4):
+                rows[index] = TaskDamaged(task_id, "its row is damaged")
+                damaged[task_id] = None
+        return damaged
 
     # --- processes
 
@@ -246,9 +279,9 @@ class Operators:
         if world.nodes:
             return
         world.advance(self._pick(OUTAGES))
-        index = self._pick(range(worlds.OTHERS + 1))
+        index = self._pick(range(len(worlds.OTHERS)))
         if world.on("other settings") and world.strikes("other settings", worlds.NAMES[index], 16):
-            self.start_term(worlds.settings_after(world.settings, index))
+            self.start_term(worlds.OTHERS[index])
         else:
             self.start_term()
         if world.strikes("fault of the term", "just begun", 4):

@@ -48,6 +48,8 @@ class Rush:
             if pool not in served:
                 self._world.workers.connect(node, pool, (), self._pick(SLOTS))
         self._report(node)
+        if not node.serving:
+            return  # it died when it had taken in what a worker reported
         if len(node.asks) < OPEN:
             request, pick = self._world.callers.request, self._pick
             for _ in range(pick(CALLS)):

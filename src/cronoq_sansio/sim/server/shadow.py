@@ -4,6 +4,7 @@ from cronoq_sansio.service.messages import FromWorker
 from cronoq_sansio.spec import Condition, Scheduling, TaskSpec, TaskStatus
 
 BLOCKED = int(TaskStatus.BLOCKED)
+SCHEDULED = int(TaskStatus.SCHEDULED)
 READY = int(TaskStatus.READY)
 RUNNING = int(TaskStatus.RUNNING)
 RETRYING = int(TaskStatus.RETRYING)
@@ -35,13 +36,16 @@ class Shadow:
         "arrival",
         "attempt",
         "awaited",
+        "before",
         "due",
         "edges",
         "first_started",
         "impossible",
         "lanes",
+        "last_started",
         "latest",
         "max_attempts",
+        "message",
         "needs",
         "report",
         "sent",
@@ -63,7 +67,12 @@ class Shadow:
         self.latest = 0
         """The same, when the wall clock was set in the step that said it."""
         self.first_started = 0
-        """Wall time."""
+        """Wall time, like the two that follow."""
+        self.last_started = 0
+        self.before = 0
+        """`last_started` as it was before the attempt that runs: what it is again when that is taken back."""
+        self.message = ""
+        """The last error."""
         self.sent = 0
         """The last attempt that a worker was given and has not refused; in this term."""
         self.report: FromWorker | None = None

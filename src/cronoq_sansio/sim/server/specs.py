@@ -22,9 +22,11 @@ from cronoq_sansio.spec import (
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.world import ServerWorld
 
-KEYS = tuple(f"k{number}" for number in range(24))
+KEYS = tuple(f"k{number}" for number in range(20))
 RARE_KEYS = ("later 1", "later 2", "later 3")
 """Few tasks have them, and more wait for them: so most of those that wait came before."""
+TEMPLATE_KEYS = ("", "nightly", "hourly")
+"""Of schedules. With those above they are 25, so that keys collide."""
 POOLS = ("a", "b", "c", "d")
 KINDS = ("", "x", "y")
 RETRIES = (None, None, RetryOverride(1, None, None, None, None), RetryOverride(2, 0, None, None, False))
@@ -146,7 +148,7 @@ class Specs:
         asked = spec.scheduling
         if asked is not None:
             asked = replace(asked, deadline=None, start=None, start_in=None, dependencies=())
-        template = replace(spec, key=pick(("", "nightly", "hourly")), scheduling=asked)
+        template = replace(spec, key=pick(TEMPLATE_KEYS), scheduling=asked)
         return RecurringSpec(
             pick(SCHEDULES),
             pick(CRONS),

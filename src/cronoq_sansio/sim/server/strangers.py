@@ -25,6 +25,9 @@ MANY_SLOTS = 10_000
 PAGES = 20  #: of one listing
 ODD_WORKERS = BY_NAME["odd worker"].meets
 ODD_REQUESTS = BY_NAME["odd request"].meets
+LATER = ("list to the end", "batch over the bound", "too many at once")
+"""Odd requests that count when they are answered as what they are."""
+LARGEST = 201  #: tasks of a batch that is too large
 
 
 class Strangers:
@@ -72,12 +75,17 @@ class Strangers:
             leases = [lease for other in worker.node.workers if other is not worker for lease in other.leases]
             session: Any = worker.stream.session
             leases += [] if session is None else session.unsent  # on their way to it, and not its own before that
+            held = worker.node.engine.leases.live
+            leases = [lease for lease in leases if lease in held]
             if not leases:
                 return
             lease, kind = self._pick(leases), "lease of another worker"
         else:
             lease = self._pick(lost)
             kind = "zombie" if lease // LEASES_PER_TERM == worker.node.epoch else "zombie of another term"
+            hold = worker.node.holders.held.get(lease)
+            if hold is not None and hold.stream is worker.stream:
+                return  # what it said of it was lost: for the server it is the holder
         if not world.on(kind):
             return
         op, message = self._pick(late_reports(lease))
@@ -104,7 +112,7 @@ class Strangers:
         node = world.some_node()
         if node is not None and world.on("odd worker"):
             what = self._pick(ODD_WORKERS)
-            if self._odd_workers[what](node):
+            if self._odd_workers[what](node) and what != "never registers":  # that one counts when it is sent away
                 world.strike("odd worker", what)
 
     def _never_registers(self, node: "Node") -> bool:
@@ -171,13 +179,14 @@ class Strangers:
         return True
 
     def _says_too_much(self, node: "Node") -> bool:
-        size = node.settings.limits.max_message_bytes - MESSAGE_HEADROOM + self._pick((0, 1))  # one that just fits
+        over = self._pick((0, 1))
+        size = node.settings.limits.max_message_bytes - MESSAGE_HEADROOM + over
         found = [worker for worker in node.workers if worker.leases]
         if not found or size > MAX_OUTPUT:
             return False
         worker = self._pick(found)
-        self._workers.report(worker, "complete", m.Complete(self._workers.take(worker), bytes(size), ""))
-        return True
+        _send(worker, m.Complete(self._workers.take(worker), bytes(size), ""))
+        return over > 0  # else it just fits
 
     def _newcomer(self, node: "Node", slots: int = 2) -> Worker | None:
         if len(node.workers) >= MAX_WORKERS:
@@ -185,7 +194,7 @@ class Strangers:
         return self._workers.open(node, self._pick(POOLS), self._pick(GROUPS), slots)
 
     def _unregistered(self, node: "Node") -> Worker | None:
-        return next((worker for worker in node.workers if not worker.registered), None)
+        return next((worker for worker in node.workers if not worker.asked), None)
 
     def _registered(self, node: "Node") -> Worker | None:
         return next((worker for worker in node.workers if worker.registered), None)
@@ -203,7 +212,7 @@ class Strangers:
         if make is None:
             op, request = self._odd(what)
             self._callers.request(node, op, request)
-        elif not make(node) or what == "list to the end":  # that one counts at its end
+        elif not make(node) or what in LATER:
             return
         world.strike("odd request", what)
 
@@ -262,8 +271,17 @@ class Strangers:
         return True
 
     def _large_batch(self, node: "Node") -> bool:
-        bound = min(pool.max_pending for pool in node.settings.pools)
-        self._callers.submit_as_one(node, ("",) * min(bound + 1, MAX_OPEN))
+        """More than may be in one batch, or than may wait in the pool in which all of it is to run."""
+        pools = node.settings.pools
+        bound = node.settings.limits.max_tasks_per_batch
+        pool = self._pick([pool for pool in pools if pool.max_pending < LARGEST] or pools)
+        if bound >= LARGEST or self._pick((True, False)):
+            bound = pool.max_pending
+        if bound >= LARGEST:
+            return False
+        marker = self._callers.marker()
+        spec = replace(plain(pool.name, ""), content_type=marker)
+        self._callers.submit_marked(node, marker, (spec,) * (bound + 1)).odd = "batch over the bound"
         return True
 
     def _circle(self, node: "Node") -> bool:
@@ -281,11 +299,12 @@ class Strangers:
         bound = node.settings.limits.max_concurrent_requests
         if bound > MAX_OPEN:
             return False
-        for _ in range(bound + 2):
-            if self._pick((True, False)):
-                self._callers.request(node, "submit", m.Submit(plain(self._pick(POOLS), ""), False, None))
+        for _ in range(bound + 1 + bound // 2):  # some of them are answered at once
+            if self._pick((True, True, False)):
+                ask = self._callers.request(node, "submit", m.Submit(plain(self._pick(POOLS), ""), False, None))
             else:
-                self._callers.request(node, "get", m.Get(self._callers.specs.ref()))
+                ask = self._callers.request(node, "get", m.Get(self._callers.specs.ref()))
+        ask.odd = "too many at once"  # the last one comes when all others are there
         return True
 
 

@@ -10,6 +10,7 @@ from cronoq_sansio.service.messages_recurring import AddRecurring, RemoveRecurri
 from cronoq_sansio.sim.faults import BY_NAME
 from cronoq_sansio.sim.server.specs import POOLS, plain
 from cronoq_sansio.sim.server.workers import MAX_WORKERS, Worker
+from cronoq_sansio.sim.server.worlds import HUGE
 from cronoq_sansio.spec import Condition, Dependency, Overlap, RecurringSpec, RetryOverride, Scheduling, TaskSpec
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ READ = 1_000
 """Calls of one read while a herd gathers."""
 SLOTS = 1_000
 """Of one worker for a herd."""
+PILE = 5 * READ
+"""Calls of a huge herd after which the store is waited for, where it is late."""
+WATCHERS = 12
+PATIENT = ("b", "c")
+"""Pools that wait for keys that nobody has, whatever the world."""
 LEAST = 20
 """Fewer tasks are no herd."""
 ROUNDS = 8
@@ -72,15 +78,25 @@ class Together:
         """Very many tasks are due at one instant."""
         world = self._world
         node = world.some_node()
-        if node is None or not world.on("herd") or not world.one_in(max(world.swarm.rates["herd"] // 4, 1)):
+        if node is None or not world.on("herd"):
+            return
+        alone = world.herd >= HUGE and not self._herds  # for which the world is made
+        if not alone and not world.one_in(max(world.swarm.rates["herd"] // 4, 1)):
             return
         kind = self._pick(BY_NAME["herd"].meets)
         size = world.herd
         if self._herds:
             size = min(size, READ // 8)  # the huge one comes once
+        elif size >= HUGE:
+            self._watch(node)
         self._herds += 1
         if self._kinds[kind](node, size):
             world.strike("herd", kind)
+
+    def _watch(self, node: "Node") -> None:
+        """So many watch everything that their events are too many."""
+        for _ in range(self._pick((0, 0, WATCHERS))):
+            self._world.callers.ask(node, "watch", m.Watch((), (), (), all_transitions=True))
 
     # --- kinds of herds. Each returns True when it was due.
 
@@ -91,30 +107,33 @@ class Together:
         if not self._submit(node, size, plain(pool, "", Scheduling(start=start, tolerance=HOUR, duration_hint=0))):
             return False
         self._world.operators.let_pass(3 * SECOND)
-        return True
+        return node.serving
 
     def _retries(self, node: "Node", size: int) -> bool:
-        """All attempts of a worker fail at once, or it dies."""
+        """All attempts of workers fail at once, or their host dies."""
         pool = self._pick(POOLS)
-        worker = self._helper(node, pool, size)
-        if worker is None or not self._submit(node, size, replace(plain(pool, ""), retry=RETRY)):
+        helpers = [self._helper(node, pool, size) for _ in range(0, size, SLOTS)]
+        workers = [worker for worker in helpers if worker is not None]
+        if not workers or not self._submit(node, size, replace(plain(pool, ""), retry=RETRY)):
             return False
-        failed = list(worker.leases)
-        if len(failed) < LEAST or worker not in node.workers:
+        failed = [(worker, list(worker.leases)) for worker in workers if worker in node.workers]
+        if sum(len(leases) for _, leases in failed) < LEAST:
             return False
-        if self._pick((True, False)):
-            node.inbox += [m.WorkerSent(worker.stream, m.Fail(lease, "broken", False, 0)) for lease in failed]
-            worker.leases.clear()
-        else:
-            self._world.workers.gone(worker, "reset")
+        fails = self._pick((True, False))
+        for worker, leases in failed:
+            if fails:
+                node.inbox += [m.WorkerSent(worker.stream, m.Fail(lease, "broken", False, 0)) for lease in leases]
+                worker.leases.clear()
+            else:
+                self._world.workers.gone(worker, "reset")
         node.flush()
         self._world.operators.let_pass(3 * SECOND)
-        return True
+        return node.serving
 
     def _children(self, node: "Node", size: int) -> bool:
         """All wait for one task, which ends; perhaps nobody knew it when they came."""
-        pool, key = self._pick(POOLS), f"flock {self._herds}"
-        first = self._pick((True, False))
+        key, first = f"flock {self._herds}", self._pick((True, False))
+        pool = self._pick(POOLS if first else PATIENT)
         ask = self._world.callers.ask
         start = node.now + node.engine.wall_offset + 20 * SECOND
         parent = m.Submit(plain("a", key, Scheduling(start=start)), False, None)
@@ -133,13 +152,14 @@ class Together:
     def _schedules(self, node: "Node", size: int) -> bool:
         """All fire in one second, and are removed."""
         pool, ask = self._pick(POOLS), self._world.callers.ask
-        names = [f"herd {number}" for number in range(min(size // 2, SLOTS))]
+        names = [f"herd {number}" for number in range(size if size >= HUGE else min(size // 2, SLOTS))]
         template = plain(pool, "")
-        for name in names:
-            schedule = RecurringSpec(name, "*/4 * * * * *", "", template, int(Overlap.ALLOW))
-            ask(node, "add schedule", AddRecurring(schedule))
-        if not self._settle(node):
-            return False
+        for done in range(0, len(names), READ):
+            for name in names[done : done + READ]:
+                schedule = RecurringSpec(name, "*/4 * * * * *", "", template, int(Overlap.ALLOW))
+                ask(node, "add schedule", AddRecurring(schedule))
+            if not self._settle(node):
+                return False
         made = node.engine.totals.submitted
         self._world.operators.let_pass(4 * SECOND)
         for name in names:
@@ -158,6 +178,7 @@ class Together:
         """So many tasks like this, each for itself or a thousand as one. False when there was no room, or no term."""
         ask, before = self._world.callers.ask, len(node.engine.tasks.live)
         batches = self._pick((True, False))
+        late = not batches and size >= HUGE and self._pick((True, False))
         for done in range(0, size, READ):
             count = min(size - done, READ)
             if batches:
@@ -165,9 +186,18 @@ class Together:
             else:
                 for _ in range(count):
                     ask(node, "submit", m.Submit(spec, False, None))
-            if not self._settle(node):
+            if late and done % PILE:
+                self._walk_out(node)
+            elif not self._settle(node):
                 return False
         return len(node.engine.tasks.live) >= before + LEAST
+
+    def _walk_out(self, node: "Node") -> None:
+        """The store is late: answers pile up, more than the outbox keeps without a look, and some callers leave."""
+        node.flush()
+        for ask in list(node.asks)[::3]:
+            self._world.callers.gone(node, ask)
+        node.flush()
 
     def _settle(self, node: "Node") -> bool:
         """What has come is taken in and written, as far as no fault strikes. False when the term did not last."""

@@ -5,7 +5,7 @@ it is durable. Nothing of the engine is asked, so a fault in the engine cannot h
 wall clock is that of the world.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -71,8 +71,12 @@ def fault(what: str, details: object) -> Violation:
 class View:
     """All live tasks of one term."""
 
-    def __init__(self, world: "ServerWorld", settings: Settings, skew: int, now: int) -> None:
+    def __init__(
+        self, world: "ServerWorld", settings: Settings, skew: int, now: int, damaged: Collection[int] = ()
+    ) -> None:
+        """`damaged`: tasks of which recovery cannot read the rows."""
         self._world = world
+        self._damaged = damaged
         self._skew = skew
         self._batches = world.ledger.batches
         rows = world.store.rows
@@ -121,7 +125,7 @@ class View:
         self.room = Room(world, settings, self.live)
         self.step: Sequence[Record] = ()
         """What was written last."""
-        self.fires = TermFires(world.ledger.fires, self)
+        self.fires = TermFires(world.ledger.fires, self, world.store)
         self.keys = Keys(self, rows, settings.limits)
         self.edges = Edges(self, rows)
         self.highest = max(rows.inserted, default=0)
@@ -138,14 +142,15 @@ class View:
             self._aged = self._aged and arrival >= latest
             latest = arrival
             shadow = Shadow(row.spec, READY, 0, row.max_attempts, arrival)
-            if state is not None:
+            if state is not None and task_id not in self._damaged:
                 shadow.status, shadow.attempt, shadow.first_started = state.status, state.attempt, state.first_started
+                shadow.last_started, shadow.message = state.last_started, state.message
                 if type(state) is TaskChanged and state.status == RETRYING:
                     due = min(state.due - self.offset, self.now + self._policy(shadow.spec).max_backoff)
                     shadow.due = shadow.latest = due
             self._add(task_id, shadow)
             self.room.found(shadow)
-        self.keys.take_over(live)
+        self.keys.take_over(live, self._damaged)
         for task_id in live:
             if self.live[task_id].status == BLOCKED:
                 self.edges.take_over(task_id, rows.inserted[task_id], rows.states[task_id])
@@ -154,6 +159,8 @@ class View:
         """Recovery is over: what has been written so far was its work."""
         if lost := [task_id for task_id, shadow in self.live.items() if shadow.status == RUNNING]:
             raise fault("an attempt that was lost still runs after a recovery", lost)
+        if lost := [task_id for task_id in self._damaged if task_id in self.live]:
+            raise fault("a task lives on that cannot be read", lost)
         self.recovering = False
 
     def look(self) -> None:
@@ -258,7 +265,10 @@ class View:
             raise fault("an attempt starts at another time than now", f"{record} at {now} + {self.offset}")
         if record.first_started != (shadow.first_started or record.last_started):
             raise fault("the first start of a task is another one", f"{record}, before: {shadow.first_started}")
+        if record.message != shadow.message:
+            raise fault("the last error of a task is another one", f"{record}, before: {shadow.message!r}")
         shadow.first_started = record.first_started
+        shadow.before, shadow.last_started = shadow.last_started, record.last_started
         if shadow.lanes is not None:
             self._check_turn(record.task_id, shadow, shadow.lanes)
         for name, units in shadow.needs:
@@ -310,6 +320,10 @@ class View:
             self.units[name].returned(units, self.now)
         if not record.attempt:
             shadow.first_started = 0
+        shadow.last_started = shadow.before
+        if record.message != shadow.message:
+            raise fault("the last error of a task is another one", f"{record}, before: {shadow.message!r}")
+        self._check_starts(record, shadow)
         if shadow.lanes is not None:
             heappush(shadow.lanes[shadow.spec.priority], record.task_id)
         self.room.back(shadow.spec)
@@ -322,10 +336,26 @@ class View:
         if record.attempt >= shadow.max_attempts:
             raise fault("a task is to be repeated that has no attempt left", record)
         shadow.due, shadow.latest = record.due - self._high, record.due - self._low
+        self._check_starts(record, shadow)
         self._check_backoff(record, shadow)
+        self._check_error(record, shadow)
+        shadow.message = record.message
         self.counts["retries"] += 1
         self.room.back(shadow.spec)
         self._leave(shadow)
+
+    def _check_starts(self, record: TaskChanged | TaskFinished, shadow: Shadow) -> None:
+        """What does not begin an attempt does not change when the first and the last one began."""
+        if record.first_started != shadow.first_started or record.last_started != shadow.last_started:
+            details = f"{record}, before: {shadow.first_started} {shadow.last_started}"
+            raise fault("a task has started at another time than before", details)
+
+    def _check_error(self, record: TaskChanged | TaskFinished, shadow: Shadow) -> None:
+        """Whatever did not succeed says why; the reason that a worker gave stays what it was."""
+        report = shadow.report if shadow.status == RUNNING else None
+        told = report.message if type(report) is m.Fail and record.status != CANCELLED else ""
+        if not record.message or (told and record.message != told):
+            raise fault("an attempt fails for another reason than there was", f"{record}, reported: {report}")
 
     def _check_backoff(self, record: TaskChanged, shadow: Shadow) -> None:
         policy, report = self._policy(shadow.spec), shadow.report
@@ -359,6 +389,11 @@ class View:
             raise fault("a task ends as none may", f"from {TaskStatus(shadow.status).name} to {record}")
         if record.attempt != shadow.attempt:
             raise fault("a task ends with another number of attempts", f"{record}, before: {shadow.attempt}")
+        self._check_starts(record, shadow)
+        if status != SUCCEEDED:
+            self._check_error(record, shadow)
+        elif record.message:
+            raise fault("a task succeeds with an error", record)
         self._check_end(record, shadow)
         if shadow.status == RUNNING:
             self._leave(shadow)
@@ -368,7 +403,8 @@ class View:
         self.ends.append(task_id)
         self.ended[task_id] = status
         self.counts[COUNTED[status]] += 1
-        self.keys.ended(task_id, shadow.spec.key)
+        if task_id not in self._damaged:  # of which nobody knows the key
+            self.keys.ended(task_id, shadow.spec.key)
         self.edges.ended(task_id, status)
 
     def _check_end(self, record: TaskFinished, shadow: Shadow) -> None:
@@ -382,6 +418,9 @@ class View:
             asked_for = record.task_id in self.cancels or (key and key in self.cancels)
             if not (asked_for or type(report) is m.AttemptAborted):
                 raise fault("a task is cancelled that nobody has cancelled", record)
+        elif record.task_id in self._damaged:
+            if status != FAILED or "cannot be read" not in record.message or record.first_started:
+                raise fault("a task that cannot be read ends in another way than as failed", record)
         elif status == FAILED and shadow.status == RUNNING:
             report = shadow.report
             if not (type(report) is m.Complete or (type(report) is m.Fail and report.permanent)):

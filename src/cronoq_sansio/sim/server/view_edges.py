@@ -5,10 +5,19 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.engine.records import Edge, EdgeResolved, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.lockstep.store import NaiveStore
-from cronoq_sansio.sim.server.shadow import NOTHING, Shadow
+from cronoq_sansio.sim.server.shadow import BLOCKED, NOTHING, SUCCEEDED, Shadow
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.view import View
+
+
+def told_too_early(task_id: int, status: int, rows: NaiveStore) -> int:
+    """The id of a parent whose end is not stored although its child is told to be as far as that; 0 = there is none."""
+    row = rows.inserted[task_id]
+    if status == BLOCKED or status >= SUCCEEDED or not row.edges:
+        return 0
+    ends = (edge.parent for edge in row.edges if type(rows.states.get(edge.parent)) is not TaskFinished)
+    return next((parent for parent in ends if parent), 0)
 
 
 class Edges:

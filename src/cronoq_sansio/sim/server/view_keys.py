@@ -1,9 +1,9 @@
 """Who has which key in one term: one live task, and for a while a finished one (engine.md section 10)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.records import Edge, TaskFinished
+from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.lockstep.store import NaiveStore
@@ -29,24 +29,26 @@ class Keys:
         self.finished: dict[str, Held] = {}
         """The newest of each key, remembered or not."""
 
-    def take_over(self, live: Sequence[int]) -> None:
-        """The rows that the term recovers from: what a live task depends on is remembered, too old or not."""
+    def take_over(self, live: Sequence[int], damaged: Collection[int]) -> None:
+        """The rows that the term recovers from: what a live task depends on is remembered, too old or not.
+
+        Of damaged ones it does not know the keys.
+        """
         rows, view = self._rows, self._view
         wall = view.now + view.offset
         since = wall - self._retention
         parents = {edge.parent for task_id in live for edge in rows.inserted[task_id].edges}
         ends = [
-            (state.finished, task_id)
-            for task_id, state in rows.states.items()
-            if type(state) is TaskFinished and (state.finished >= since or task_id in parents)
+            (state.finished, task_id) for task_id, state in rows.ends() if state.finished >= since or task_id in parents
         ]
         for finished, task_id in sorted(ends):
             self._retain(task_id, rows.inserted[task_id].spec.key, max(wall - finished, 0))
-        for task_id in live:
+        read = [task_id for task_id in live if task_id not in damaged]
+        for task_id in read:
             shadow = view.live[task_id]
             if shadow.spec.key:
                 self._give(shadow.spec.key, task_id)
-        for task_id in live:
+        for task_id in read:
             for edge in rows.inserted[task_id].edges:
                 self._forget_later(edge, task_id)
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import Labels
-from cronoq_sansio.limits import PROTOCOL_VERSION
+from cronoq_sansio.limits import PROTOCOL_VERSION, REGISTER_TIMEOUT
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
 from cronoq_sansio.sim.lockstep.workload import GROUPS
@@ -24,7 +24,10 @@ MANY = 20  #: leases of one worker that it ends together
 class Worker:
     """One worker stream, as the worker sees it. It is the stream's sink."""
 
-    __slots__ = ("delayed", "labels", "leases", "node", "number", "pool", "registered", "slots", "stream", "told_abort")
+    __slots__ = (
+        *("asked", "came", "delayed", "labels", "leases", "node", "number", "pool", "registered", "slots", "stream"),
+        "told_abort",
+    )
 
     def __init__(self, number: int, node: "Node", pool: str, labels: Labels, slots: int) -> None:
         self.number = number
@@ -33,12 +36,16 @@ class Worker:
         self.labels = labels
         self.slots = slots
         self.stream = m.WorkerStream(self)
+        self.came = node.now
+        self.asked = False
+        """It has said who it is."""
         self.registered = False
+        """It was told so."""
         self.leases: dict[int, int] = {}
         """What it runs: task ids by lease id."""
         self.told_abort: dict[int, None] = {}
-        self.delayed: list[Any] = []
-        """Reports on their way, which others overtake."""
+        self.delayed: list[tuple[str, Any]] = []
+        """Reports on their way, which others overtake: each with what it is."""
 
     def __str__(self) -> str:
         return f"worker {self.number}"
@@ -100,6 +107,7 @@ class Workers:
 
     def register(self, worker: Worker, version: int = PROTOCOL_VERSION) -> None:
         """It says who it is."""
+        worker.asked = True
         register = m.Register(worker.pool, worker.slots, "", version, worker.labels)
         worker.node.inbox.append(m.WorkerSent(worker.stream, register))
 
@@ -155,18 +163,22 @@ class Workers:
         if lease is None or not lease.held:
             return
         end, timeout = "expiry", lease.task.spec.timeout
-        ends = lease.beat + node.engine.pool_settings(worker.pool).lease_ttl
+        beat = lease.beat
+        ends = beat + node.engine.pool_settings(worker.pool).lease_ttl
         if timeout is not None and self._pick((True, True, False)):
             end, ends = "timeout", lease.started + timeout
-        edge, when = self._pick((("1 ns before", -1), ("at", 0), ("1 ns after", 1)))
-        wait = ends + when + node.engine.leases.excused - node.now
+        edge, later = self._pick((("1 ns before", 0), ("at", 1), ("1 ns after", 2)))
+        wait = ends - 1 + node.engine.leases.excused - node.now
         if wait < 0:
             return
-        if when >= 0 and wait > when and self._pick((False, True)):
-            world.operators.let_pass(wait - when - 1)
-            world.now += when + 1  # and its timer is late by so much
+        world.operators.let_pass(wait)
+        there = node.serving and worker in node.workers and lease_id in node.holders.held
+        if not there or lease.beat != beat or node.now != ends - 1 + node.engine.leases.excused:
+            return  # something has ended it before, or it has another end now
+        if later and self._pick((False, True)):
+            world.now += later  # and its timer is late by so much
         else:
-            world.operators.let_pass(wait)
+            world.advance(later)
         if node.serving and worker in node.workers:
             world.strike("heartbeat at the edge", f"{edge} {end}")
             node.inbox.append(m.WorkerSent(worker.stream, m.Heartbeat(lease_id)))
@@ -177,11 +189,11 @@ class Workers:
         if worker is None:
             return
         slots = self._pick((0, 1, 2, 3, 5, 9))
-        if slots < len(worker.leases) or (slots < worker.slots and self._pick((False, True))):
-            session: Any = worker.stream.session
-            unsent = session is not None and len(session.unsent) > 0
-            met = "unsent" if unsent else "held" if worker.leases else "idle"
-            if not self._world.strikes("slots cut", met):
+        session: Any = worker.stream.session
+        unsent = 0 if session is None else len(session.unsent)
+        if slots < len(worker.leases) + unsent:
+            met = "held" if slots < len(worker.leases) else "unsent"
+            if not self._world.strikes("slots cut", met, 2 if met == "unsent" else 1):
                 return
         worker.slots = slots
         self._beat_before(worker)
@@ -208,7 +220,8 @@ class Workers:
         """Reports arrive that were delayed, in any order."""
         worker = self.some(lambda worker: bool(worker.delayed))
         if worker is not None:
-            message = worker.delayed.pop(self._pick(range(len(worker.delayed))))
+            op, message = worker.delayed.pop(self._pick(range(len(worker.delayed))))
+            self._world.strike("report delayed", op)
             worker.node.inbox.append(m.WorkerSent(worker.stream, message))
 
     def leave(self) -> None:
@@ -226,8 +239,21 @@ class Workers:
         points = ["running", "done before the report"] if worker.leases else []
         if session is not None and session.unsent:
             points.append("before the lease")
-        if points and self._world.strikes("worker death", self._pick(points)):
-            self.gone(worker, "reset")
+        if not points:
+            return
+        point = self._pick(points)
+        if self._world.strikes("worker death", point):
+            if point == "done before the report":
+                self._die_done(worker)
+            else:
+                self.gone(worker, "reset")
+
+    def _die_done(self, worker: Worker) -> None:
+        """It has finished, and its connection is gone with the report. It comes back and reports on a new one."""
+        lease = self.take(worker)
+        self.gone(worker, "reset")
+        back = self.connect(worker.node, worker.pool, worker.labels, worker.slots)
+        worker.node.inbox.append(m.WorkerSent(back.stream, m.Complete(lease, b"%d" % lease, "")))
 
     # --- reporting
 
@@ -235,15 +261,12 @@ class Workers:
         """A report leaves the worker; what the network makes of it."""
         world = self._world
         fault = self._pick(self._lots)
-        if fault == "worker death":
-            if op in ("complete", "fail"):
-                world.strike(fault, "after the report before the commit")
-        elif fault:
+        if fault == "report delayed":  # which counts when it arrives
+            worker.delayed.append((op, message))
+            return
+        if fault and fault != "worker death":
             world.strike(fault, op)
             if fault == "report lost":
-                return
-            if fault == "report delayed":
-                worker.delayed.append(message)
                 return
         node = worker.node
         inbox, sent = node.inbox, m.WorkerSent(worker.stream, message)
@@ -255,6 +278,16 @@ class Workers:
         if fault == "report duplicated":
             inbox.append(m.WorkerSent(worker.stream, message))
         elif fault == "worker death" and op in ("complete", "fail"):
+            self._die_uncommitted(worker, message.lease)
+
+    def _die_uncommitted(self, worker: Worker, lease: int) -> None:
+        """Its report is taken in, and it is gone before that is durable, if it takes a commit to be that."""
+        node = worker.node
+        live = node.engine.leases.live
+        there = lease in live
+        node.flush()
+        if there and lease not in live and not node.settled() and node.serving and worker in node.workers:
+            self._world.strike("worker death", "after the report before the commit")
             self.gone(worker, "reset")
 
     def _overtake(self, op: str, sent: m.WorkerSent, inbox: list[Any]) -> None:
@@ -308,6 +341,7 @@ class Workers:
     def leased(self, node: "Node", action: m.SendLease) -> None:
         """A worker is given a lease."""
         worker: Any = action.stream.sink
+        self._world.words += action.lease.id ^ action.lease.task.id
         self._world.ledger.leased(node, worker, action.lease)
         if worker in node.workers:
             worker.leases[action.lease.id] = action.lease.task.id
@@ -330,6 +364,8 @@ class Workers:
         node.holders.closed(worker)
         if node.workers.pop(worker, worker) is None:
             self._close(worker)
+            if not worker.asked and node.now >= worker.came + REGISTER_TIMEOUT:
+                self._world.strike("odd worker", "never registers")
         for lease in worker.leases:
             self._remember(lease)
 

@@ -108,8 +108,11 @@ class ServerWorld:
         self.coverage = Coverage()
         self.machine = machine or machine_of
         self.events = 0
-        self.scans = 0
+        self.next_rebuilt = 0
+        """Events after which an engine is made of the rows again (`rebuilt.py`)."""
         self._hash = OFFSET ^ seed
+        self.words = 0
+        """Of what was said since they were mixed in last: tasks, their status, leases, codes of refusals."""
         if plan is None:
             plan = worlds.draw(Random(seed))
         self.settings = plan.settings
@@ -253,7 +256,8 @@ class ServerWorld:
 
     def said(self, node: Node, actions: Sequence[Any]) -> None:
         """A node says this."""
-        self._mix(node.engine.number, len(actions))
+        self._mix(node.engine.number, self.words * 64 + len(actions))
+        self.words = 0
         if self.narrator is not None:
             self.narrator.said(node, actions)
 

@@ -19,8 +19,12 @@ HUGE_EVERY = 256
 """One world of so many is made for it."""
 BUSY_SHARE = 0.5
 """Worlds of so many are busy ones."""
+LONG_SHARE, SOON = 0.25, 10 * SECOND
+"""Busy worlds of so many remember keys for an hour, the others so long: each recovery reads what is remembered."""
 SKEWS = (0, 0, 1, -7 * SECOND, 40 * SECOND)
 """Of the clocks of processes: each counts from its own start."""
+LATER = (0, 300 * SECOND, 560 * SECOND, 595 * SECOND)
+"""After one of `BEGINNINGS`: zones skip or repeat an hour 600 s after two of them."""
 ROOM = LimitSettings(max_pending_total=600, max_payload_bytes=500_000)
 TIGHT = LimitSettings(
     max_tasks_per_batch=4,
@@ -117,15 +121,26 @@ def draw(random: Random) -> Plan:
     elif random.random() < 1 / HUGE_EVERY:
         settings, herd = huge()
         limits = settings.limits
-    settings = replace(settings, outputs=outputs, limits=limits)
-    return Plan(settings, random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS), herd, is_busy)
+    volatile, beginning, skew = random.random() < 0.125, random.choice(BEGINNINGS), random.choice(SKEWS)
+    beginning += random.choice(LATER)
+    if is_busy and random.random() >= LONG_SHARE:
+        limits = replace(limits, key_retention=SOON)
+    return Plan(replace(settings, outputs=outputs, limits=limits), volatile, beginning, skew, herd, is_busy)
 
 
-def settings_after(settings: Settings, index: int) -> Settings:
-    """What an operator may have made of the configuration."""
-    return (settings, *other_settings())[index]
+def _others() -> tuple[Settings, ...]:
+    usual = small_settings()
+    return (
+        *other_settings(),
+        replace(usual, limits=replace(usual.limits, max_message_bytes=4_096)),
+        replace(usual, limits=replace(TIGHT, max_pending_total=16, max_payload_bytes=2_500)),
+    )
 
 
-OTHERS = len(other_settings())
-NAMES = ("the same", "schedules", "schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits")
-"""Of `settings_after`, by index."""
+OTHERS = _others()
+"""What an operator may have made of the configuration."""
+NAMES = (
+    *("schedules", "schedules", "fewer pools", "fewer resources", "impatient", "strict", "other limits"),
+    *("smaller tasks", "tight"),
+)
+"""Of `OTHERS`, by index."""

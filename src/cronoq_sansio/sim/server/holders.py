@@ -124,6 +124,8 @@ class Holders:
         """Calls that may be open."""
         self.watching: dict[Ask, tuple[int, int]] = {}
         """Watches that were let in, and how many ends and starts there had been by then, or at the last look since."""
+        self.most_watching = 0
+        """The most watches that there ever were at a time."""
         self.told_ends: dict[int, int] = {}
         """Tasks of which somebody was told that they have ended, and when, in events of the world."""
         self.over: list[tuple[Hold, Any]] = []

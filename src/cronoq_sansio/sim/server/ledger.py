@@ -199,6 +199,7 @@ class Ledger:
         """A watch is let in: from the next step on it is told every end that it asks for."""
         self._refusals.let_in(node, ask)
         node.holders.watching[ask] = len(node.view.ends), len(node.view.starts)
+        node.holders.most_watching = max(node.holders.most_watching, len(node.holders.watching))
 
     def told(self, node: "Node", ask: "Ask", event: m.StatusEvent) -> None:
         """A watcher is told this."""

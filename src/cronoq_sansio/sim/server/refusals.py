@@ -158,7 +158,7 @@ class Refusals:
 
     def _cut(self, node: "Node", ask: "Ask", _asked: "Asked", rejection: Rejection) -> None:
         view = node.view
-        told = (len(view.ends) + 2 * len(view.starts) + len(view.live)) * (len(node.holders.watching) + 1)
+        told = (2 * len(view.ends) + 3 * len(view.starts) + 2 * len(view.live)) * node.holders.most_watching
         if type(ask.request) is not m.Watch or told < EVENT_BURST:
             raise fault("a watch is cut that could have been served", ask, f"{rejection}, {told} deliveries at most")
 

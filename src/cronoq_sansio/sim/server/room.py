@@ -27,6 +27,9 @@ WAITED = frozenset((FAILED, CANCELLED, SKIPPED, MISSED, SHED))
 """Ends of tasks that may have waited."""
 
 
+Place = str | tuple[str, int]
+
+
 def fault(what: str, details: object) -> Violation:
     """A promise is broken."""
     return Violation(Kind.SAFETY, what, str(details))
@@ -68,6 +71,9 @@ class Room:
         self.changed: dict[str, int] = {}
         """When each of them was put or removed last in this term, in events of the world."""
         self._freed = self._freed_at = 0
+        self._seen: Sequence[Record] = ()
+        self._peaks: dict[Place, int] = {}
+        """Of the step that was looked back on last."""
         self._newest = 0
         self._over: Line | None = None
         """There a task was taken in for which another one has to give way."""
@@ -164,41 +170,59 @@ class Room:
 
     # --- refusals
 
-    def refuses(self, spec: TaskSpec, ahead: Sequence[TaskSpec], step: Sequence[Record]) -> str:
-        """Which bound this task would have passed behind these, at some time in this step; empty: none."""
+    def refuses(self, spec: TaskSpec, ahead: Sequence[TaskSpec], step: Sequence[Record]) -> bool:
+        """Whether this task would have passed a bound behind these, at some time in this step."""
+        line, own = self._lines[spec.pool], spec.priority
+        mine = of_class = 0
+        for other in ahead:
+            if other.pool == spec.pool:
+                mine += 1
+                of_class += other.priority == own
+        bound = line.bounds[own]
+        if line.count + mine >= line.most or self.count + len(ahead) >= self._total:
+            return True
+        if bound is not None and line.by_class[own] + of_class >= bound:
+            return True
         if self.passes_bytes(weight(spec) + sum(map(weight, ahead))):
-            return "bytes"
-        line = self._lines[spec.pool]
-        mine = [other for other in ahead if other.pool == spec.pool]
-        place = sum(other.priority == spec.priority for other in mine)
-        count, total, of_class = self._most(line, spec, step)
-        bound = line.bounds[spec.priority]
-        if count + len(mine) >= line.most or total + len(ahead) >= self._total:
-            return "pending"
-        return "class" if bound is not None and of_class + place >= bound else ""
+            return True
+        if not step:
+            return False
+        if step is not self._seen:
+            self._seen, self._peaks = step, self._look_back(step)
+        peaks = self._peaks
+        if peaks.get(spec.pool, 0) + mine >= line.most or peaks[""] + len(ahead) >= self._total:
+            return True
+        return bound is not None and peaks.get((spec.pool, own), 0) + of_class >= bound
 
     def passes_bytes(self, size: int) -> bool:
         """So many bytes more would have been too many at some time in this step."""
         freed = self._freed if self._freed_at == self._world.events else 0
         return self.bytes + freed + size > self._budget
 
-    def _most(self, line: Line, spec: TaskSpec, step: Sequence[Record]) -> tuple[int, int, int]:
-        """The most tasks that waited in this step: of the pool, in all, of the class. Backwards from what is now."""
+    def _look_back(self, step: Sequence[Record]) -> dict[Place, int]:
+        """The most tasks that waited in this step, by pool, by pool and class, and in all (""): back from what is now.
+
+        Tasks of which nobody knows any more what they were may have been of any pool.
+        """
         new = {record.task_id: record.spec for record in step if type(record) is TaskInserted}
-        now = [line.count, self.count, line.by_class[spec.priority]]
-        most = list(now)
+        now: dict[Place, int] = {"": self.count}
+        for name, line in self._lines.items():
+            now[name] = line.count
+            for own, count in enumerate(line.by_class):
+                now[name, own] = count
+        most = dict(now)
         for record in reversed(step):
             change = _change(record)
             if not change:
                 continue
             of = self._spec(getattr(record, "task_id", 0), new)
-            mine = of is None or of.pool == spec.pool
-            shares = (mine, True, mine and (of is None or of.priority == spec.priority))
-            for index, shared in enumerate(shares):
-                if shared and (of is not None or change < 0):
-                    now[index] -= change
-                    most[index] = max(most[index], now[index])
-        return most[0], most[1], most[2]
+            places: Sequence[Place] = ("", of.pool, (of.pool, of.priority)) if of is not None else tuple(now)
+            for place in places:
+                if of is not None or change < 0:
+                    count = now[place] = now.get(place, 0) - change
+                    if count > most.get(place, 0):
+                        most[place] = count
+        return most
 
     def _spec(self, task_id: int, new: dict[int, TaskSpec]) -> TaskSpec | None:
         """Of a task of this step; None when it has ended and was never stored."""

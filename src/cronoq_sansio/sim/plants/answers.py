@@ -17,7 +17,6 @@ from cronoq_sansio.service.stopping import Stopping
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.sim.plants.planting import Bed, Patch, nothing
-from cronoq_sansio.spec import weight
 
 BED = Bed()
 plant = BED.plant
@@ -124,20 +123,6 @@ def pools_take_one_task_more(patch: Patch) -> None:
         return fits
 
     patch.wrap(overload, "fits", make)
-
-
-@plant
-def batches_forget_their_own_bytes(patch: Patch) -> None:
-    """The tasks of a batch do not count against the payload budget until all are taken in."""
-
-    def make(before: Any) -> Any:
-        def count(self: Any, spec: Any) -> None:
-            before(self, spec)
-            self.payload_bytes -= weight(spec)
-
-        return count
-
-    patch.wrap(overload.Ahead, "count", make)
 
 
 @plant

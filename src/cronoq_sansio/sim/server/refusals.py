@@ -218,12 +218,13 @@ class Refusals:
 
     def _submission(self, node: "Node", ask: "Ask", rejection: Rejection) -> None:
         request = ask.request
-        batch: Sequence[TaskSpec] = (request.spec,) if type(request) is m.Submit else request.specs
-        given = [int(value) for name, value in rejection.details if name == "cronoq-batch-index"]
-        if len(given) != (type(request) is m.SubmitBatch) or not all(0 <= index < len(batch) for index in given):
-            raise fault("a refusal does not say which member of a batch is at fault", ask, rejection)
-        index = given[0] if given else 0
-        spec = batch[index]
+        index, batch = 0, (request.spec,) if type(request) is m.Submit else request.specs
+        if rejection.details or type(request) is m.SubmitBatch:
+            given = [int(value) for name, value in rejection.details if name == "cronoq-batch-index"]
+            if len(given) != (type(request) is m.SubmitBatch) or not all(0 <= place < len(batch) for place in given):
+                raise fault("a refusal does not say which member of a batch is at fault", ask, rejection)
+            index = given[0] if given else 0
+        spec: TaskSpec = batch[index]
         holder = node.view.keys.live.get(spec.key) if spec.key else None
         if holder is not None and holder <= node.holders.highest:
             raise fault("a submission is refused whose key a live task has", ask, f"{rejection}: task {holder}")

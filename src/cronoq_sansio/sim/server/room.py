@@ -75,7 +75,7 @@ class Room:
         self._peaks: dict[Place, int] = {}
         """Of the step that was looked back on last."""
         self._newest = 0
-        """The task that came last; 0 for an occurrence, which may give way to an earlier one when it has been taken in."""
+        """The task that came last; 0 for an occurrence, which may give way to an earlier one."""
         self._over: Line | None = None
         """There a task was taken in for which another one has to give way."""
         for name, record in world.store.rows.schedules.items():

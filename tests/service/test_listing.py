@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.engine import listing as engine_listing
-from cronoq_sansio.errors import MAPPINGS, Code, GrpcStatus
+from cronoq_sansio.errors import MAPPINGS, Code, GrpcStatus, Rejection
 from cronoq_sansio.service import listing as service_listing
 from cronoq_sansio.service import messages as m
+from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.service import results
 from cronoq_sansio.service.id_index import CHUNK, IdIndex
 from cronoq_sansio.settings import LimitSettings, OutputSettings, PoolSettings, Settings
@@ -293,3 +294,13 @@ def test_only_what_adds_tasks_says_that_its_outcome_is_unknown(request_, words):
     call = rig.call(request_, deadline=5)
     rig.advance(5)
     assert words in rig.answer(call).message
+
+
+@pytest.mark.parametrize("request_", [m.ListTasks((), (int(TaskStatus.READY),), 0, 0), mr.ListRecurring()])
+def test_a_list_that_waits_for_the_store_has_no_outcome_that_anybody_could_miss(request_):
+    rig = Harness(SETTINGS)
+    rig.call(m.Submit(spec("a"), False, None))
+    call = rig.call(request_, deadline=5)
+    assert call.open
+    rig.advance(5)
+    assert rig.answer(call) == Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed")

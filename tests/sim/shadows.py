@@ -120,6 +120,7 @@ class Node:
         self.skew, self.epoch = 0, 1
         self.asks = {}
         self.serving = True
+        self.written = self.durable = 0
         self.view = View(self.world, self.settings, 0, NOW)
         self.view.begun()
         self.holders = Holders(self)
@@ -129,6 +130,10 @@ class Node:
     def now(self):
         """Its clock is the world's."""
         return self.world.now
+
+    def settled(self):
+        """Everything that was written is durable."""
+        return self.durable >= self.written
 
     def writes(self, *records, stored=True):
         """A step; in the store unless told otherwise."""

@@ -39,7 +39,7 @@ class TestSending:
 
     def test_not_after_shutdown(self, node):
         worker = node.worker()
-        node.holders.told(worker, m.Shutdown("over", False))
+        node.holders.told(worker, m.Shutdown("over", True))
         with wrong("not registered"):
             node.runs(worker, 1, 1)
 

@@ -77,6 +77,19 @@ def unasked(node):
     node.writes(RecurringStored(SCHEDULE, NOW))
 
 
+def bad_schedule(node):
+    """A schedule is stored whose time zone nobody knows."""
+    node.writes(RecurringStored(replace(SCHEDULE, tz="Mars/Base"), NOW))
+
+
+NEVER = spec(resources=(("db", 2),))
+
+
+def endless(node):
+    """A task is stored that needs more than there ever is."""
+    node.writes(new(10, NEVER))
+
+
 RIGHT = [
     (nothing, submit(KEYED), m.SubmitReply(1, True, None)),
     (nothing, submit(spec()), m.SubmitReply(2, False, None)),
@@ -91,7 +104,6 @@ RIGHT = [
     (nothing, m.Get(1), INFO),
     (ends, m.Get(1), INFO),
     (ends, m.Get("k"), ENDED),
-    (ends, m.Get(1), m.TaskInfo(1, S.SUCCEEDED, "a", "k", "", 0, 0, None, None, None, "", False, -1)),
     (nothing, LIST, m.TaskPage((INFO,), 1)),
     (unasked, mr.AddRecurring(SCHEDULE), mr.RecurringAddedReply()),
     (unasked, mr.ListRecurring(), mr.RecurringListReply((RecurringView(SCHEDULE, NOW, 2),))),
@@ -136,6 +148,23 @@ WRONG = [
     ("an end that was told is not durable", nothing, m.Get(1), ENDED),
     ("told in another way than it is stored", ends, m.Get(1), replace(ENDED, attempt=2)),
     ("told in another way than it is stored", ends, m.Get(1), replace(ENDED, message="odd")),
+    ("said not to be there that is stored", ends, m.Get(1), replace(ENDED, output_available=False)),
+    ("told of in less than is stored", ends, m.Get(1), replace(ENDED, priority=-1)),
+    ("as live whose end the store has shown", ends, LIST, m.TaskPage((INFO,), 0)),
+    (
+        "said not to be there that is still stored",
+        unasked,
+        mr.RemoveRecurring("s"),
+        mr.RecurringRemovedReply(False),
+    ),
+    ("not what there is", unasked, mr.ListRecurring(), mr.RecurringListReply(())),
+    (
+        "whose tasks can never run",
+        bad_schedule,
+        mr.AddRecurring(replace(SCHEDULE, tz="Mars/Base")),
+        mr.RecurringAddedReply(),
+    ),
+    ("can never run", endless, submit(NEVER), m.SubmitReply(10, False, None)),
     (
         "an output is said to be there",
         cancels,
@@ -302,13 +331,16 @@ class TestCalls:
                 node.world.ledger.rejected(node, ask, rejection)
 
     def test_a_batch_that_was_refused_is_not_there(self, node):
-        specs = (spec(marker="batch 1"),)
+        specs = (spec(marker="batch 1", start=NOW),)
+        refusal = Rejection(Code.RESERVATION_CONFLICT, "", (("cronoq-batch-index", "0"),))
         node.world.ledger.batches["batch 1"] = specs
-        first, second = (node.asked(m.SubmitBatch(specs), marker="batch 1") for _ in range(2))
+        first = node.asked(m.SubmitBatch(specs), marker="batch 1")
+        node.world.events -= 1  # in the same read
+        second = node.asked(m.SubmitBatch(specs), marker="batch 1")
         node.writes(new(10, specs[0]))
-        node.world.ledger.rejected(node, first, Rejection(Code.INVALID, ""))
+        node.world.ledger.rejected(node, first, refusal)
         with pytest.raises(Violation, match="a batch was refused, and is there"):
-            node.world.ledger.rejected(node, second, Rejection(Code.INVALID, ""))
+            node.world.ledger.rejected(node, second, refusal)
 
 
 class TestWatches:

@@ -138,7 +138,7 @@ RIGHT = {
         [RecurringStored(SCHEDULE, NOW), new(1, FIRE)],
         *([start(1)], completes(1), done(1), [RecurringStored(SCHEDULE, NOW)], [new(2, FIRE)]),
     ],
-    "shed": [[new(1, spec(pool="c")), end(1, S.SHED, 0)]],
+    "shed": [[new(1, spec(pool="c")), new(2, spec(pool="c")), end(1, S.SHED, 0)]],
 }
 
 

@@ -28,7 +28,7 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.turn import Turn
-from cronoq_sansio.service.waits import Asking
+from cronoq_sansio.service.waits import LISTED, Asking
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.spec import TaskStatus
 
@@ -94,8 +94,10 @@ class Listings:
         live, after = self._live(request, limit + 1)  # one more says whether more follow
         ends = tuple(status for status in request.statuses if status >= SUCCEEDED)
         if request.statuses and not ends:
+            call.wait = LISTED
             turn.reply(call, self._page(live, NOTHING, limit), after)
         elif self._volatile:
+            call.wait = LISTED
             infos, looked, newest = self._results.page(request.pools, ends, request.after, limit + 1)
             turn.reply(call, self._page(live, StoredPage(infos, looked), limit), max(after, newest))
         elif self._held and self._held + len(live.tasks) > MAX_LISTED:

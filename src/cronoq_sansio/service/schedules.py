@@ -24,6 +24,7 @@ from cronoq_sansio.service.messages_recurring import (
     RemoveRecurring,
 )
 from cronoq_sansio.service.turn import Turn
+from cronoq_sansio.service.waits import LISTED
 from cronoq_sansio.settings import Settings
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Schedules:
         if isinstance(listed, Rejection):
             self._turn.reject(call, listed)
         else:
+            call.wait = LISTED
             self._turn.reply(call, listed, self._engine.written)
 
     def _list(self) -> RecurringListReply | Rejection:

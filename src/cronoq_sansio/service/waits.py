@@ -21,6 +21,13 @@ class SubmitStored:
     after: int
 
 
+class Listed:
+    """What the call of a list waits for whose answer is made: that what it shows is durable."""
+
+
+LISTED = Listed()
+
+
 class Asking:
     """An open call that may have asked the store."""
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cronoq_sansio.sim.plants import (
+    answers,
     calls,
     engine,
     holes,
@@ -24,6 +25,7 @@ BEDS = {
     "What may be said when": outbox.BED,
     "Workers": workers.BED,
     "Calls": calls.BED,
+    "What callers are told": answers.BED,
     "What is stored, and restarts": recovery.BED,
     "The end of a term": term.BED,
     "What is told of the state": state.BED,

@@ -1,28 +1,24 @@
 """What callers are told, one check per kind of answer: each must be in the rows, and be an answer to what was asked."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.engine.records import TaskInserted
-from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import DEFAULT_PAGE
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import figures
+from cronoq_sansio.sim.server.pages import Pages
+from cronoq_sansio.sim.server.refusals import Refusals, may_run, may_stand
 from cronoq_sansio.sim.server.shadow import CANCELLED, READY, SUCCEEDED, progress
 from cronoq_sansio.sim.server.view_edges import told_too_early
 from cronoq_sansio.spec import TaskSpec, tenant_of
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.server.callers import Ask
-    from cronoq_sansio.sim.server.holders import Asked
     from cronoq_sansio.sim.server.ledger import Ledger
     from cronoq_sansio.sim.server.node import Node
     from cronoq_sansio.sim.server.world import ServerWorld
-
-WHOLE_EVERY = 4
-"""One page of so many is compared with everything that is stored."""
 
 
 def fault(what: str, ask: "Ask", details: object) -> Violation:
@@ -39,7 +35,8 @@ class Answers:
         self._rows = world.store.rows
         self._fresh: dict[int, None] = {}
         """Tasks of which somebody was told that they are new."""
-        self._pages = 0
+        self._pages = Pages(world, ledger)
+        self.refusals = Refusals(world, ledger)
         self._replies: dict[type, Callable[[Node, Ask, Any], None]] = {
             m.SubmitReply: self._submitted,
             m.BatchReply: self._batch,
@@ -51,17 +48,19 @@ class Answers:
             m.SnapshotReply: figures.snapshot,
             mr.RecurringAddedReply: self._added,
             mr.RecurringRemovedReply: self._removed,
-            mr.RecurringListReply: self._listed,
+            mr.RecurringListReply: self._pages.schedules,
         }
 
     def reply(self, node: "Node", ask: "Ask", message: Any) -> None:
         """A call is answered with this."""
+        self.refusals.let_in(node, ask)
         self._replies[type(message)](node, ask, message)
 
     # --- submissions
 
     def _submitted(self, node: "Node", ask: "Ask", reply: m.SubmitReply) -> None:
         self._member(node, ask, reply.task_id, ask.request.spec, duplicate=reply.duplicate)
+        ask.made = reply.task_id
         result = reply.result
         if (result is not None) != ask.request.wait:
             raise fault("a submit is answered with a result exactly when it waits for one", ask, reply)
@@ -98,6 +97,8 @@ class Answers:
             if task_id in self._fresh:
                 raise fault("two submissions were told that they made the same task", ask, row)
             self._fresh[task_id] = None
+            if not may_run(node, spec):
+                raise fault("a task is taken in that can never run", ask, row)
             mine = (spec.key, spec.pool, spec.kind, spec.priority, spec.content_type, spec.payload, tenant_of(spec))
             if mine != (
                 *(stored.key, stored.pool, stored.kind, stored.priority),
@@ -169,6 +170,13 @@ class Answers:
                 raise fault("an end was told in another way than it is stored", ask, f"{info}, stored: {end}")
             if info.output_available and task_id not in ledger.outputs:
                 raise fault("an output is said to be there that is not", ask, info)
+            if not self._world.store.volatile:
+                if info.status == SUCCEEDED and not info.output_available:
+                    raise fault("an output is said not to be there that is stored", ask, info)
+                if not whole:
+                    raise fault("a task is told of in less than is stored", ask, info)
+            elif not whole and task_id in self._remembered(node):
+                raise fault("a task is told of in less than is remembered", ask, info)
             self._told_end(node, task_id)
         else:
             if parent := told_too_early(task_id, info.status, self._rows):
@@ -184,47 +192,15 @@ class Answers:
         if whole and not _same(row, info):
             raise fault("a task was told to be another one", ask, f"{info}, stored: {row}")
 
-    # --- pages
-
     def _page(self, node: "Node", ask: "Ask", page: m.TaskPage) -> None:
-        request: m.ListTasks = ask.request
-        limit = min(request.limit or DEFAULT_PAGE, node.settings.limits.max_list)
-        last = request.after
         for info in page.tasks:
-            if info.task_id <= last:
-                raise fault("a page is not in the order of ids", ask, page)
-            last = info.task_id
-            if (request.pools and info.pool not in request.pools) or (
-                request.statuses and info.status not in request.statuses
-            ):
-                raise fault("a page has a task that was not asked for", ask, info)
             self._shown(node, ask, info)
-        if len(page.tasks) > limit or (page.next_after and page.next_after < last):
-            raise fault("a page is longer than asked for, or does not go on behind its end", ask, page)
-        self._pages += 1
-        asked = node.holders.calls.get(ask.call)
-        if asked is not None and not self._pages % WHOLE_EVERY and node.epoch == self._world.store.epoch:
-            self._whole_page(ask, page, asked)
+        self._pages.page(node, ask, page)
 
-    def _whole_page(self, ask: "Ask", page: m.TaskPage, asked: "Asked") -> None:
-        """Nothing that matched all the time from the question to the answer is left out."""
-        request: m.ListTasks = ask.request
-        ledger, rows = self._ledger, self._rows
-        there = {info.task_id for info in page.tasks}
-        end = min(page.next_after or asked.highest, asked.highest)
-        for task_id, row in rows.inserted.items():
-            if not request.after < task_id <= end or task_id in there:
-                continue
-            if request.pools and row.spec.pool not in request.pools:
-                continue
-            ended = ledger.ended_at.get(task_id)
-            if ended is not None and self._world.store.volatile:
-                continue  # it may be forgotten
-            if request.statuses and (ended is None or ended >= asked.event):
-                continue  # who knows what it was
-            if request.statuses and ledger.ends[task_id].status not in request.statuses:
-                continue
-            raise fault("a page leaves out a task that matches", ask, f"task {task_id}, {page}")
+    def _remembered(self, node: "Node") -> Sequence[int]:
+        """The tasks that have ended last, of which a term still knows everything."""
+        most = node.settings.outputs.info_entries
+        return node.view.ends[-most:] if most else ()
 
     # --- watches
 
@@ -257,60 +233,23 @@ class Answers:
             raise fault("a watcher is told of a task in the wrong order", ask, f"{event}, before: {before}")
         ask.shown[task_id] = far
 
-    # --- refusals
-
-    def refusal(self, node: "Node", ask: "Ask", rejection: Rejection) -> None:
-        """A call is refused, or a watch ends."""
-        asked = node.holders.calls.get(ask.call)
-        if asked is None:
-            return
-        for name, given in rejection.details:
-            if name == "cronoq-task-id" and int(given) not in self._rows.inserted:
-                raise fault("a refusal names a task that is not durable", ask, rejection)
-        if rejection.code is Code.NOT_FOUND and node.epoch == self._world.store.epoch:
-            self._not_found(ask, asked, rejection)
-        elif rejection.code is Code.DEADLINE_EXCEEDED:
-            self._too_late(node, ask, asked, rejection)
-
-    def _not_found(self, ask: "Ask", asked: "Asked", rejection: Rejection) -> None:
-        ref = getattr(ask.request, "task", 0)
-        task_id = self._ledger.keys.get(ref, 0) if isinstance(ref, str) else ref
-        there = 0 < task_id <= asked.highest and task_id in self._rows.inserted
-        if there and not (self._world.store.volatile and task_id in self._ledger.ends):
-            raise fault("a stored task is not found", ask, rejection)
-
-    def _too_late(self, node: "Node", ask: "Ask", asked: "Asked", rejection: Rejection) -> None:
-        request, limits = ask.request, node.settings.limits
-        ends = [] if asked.deadline is None else [asked.deadline]
-        if type(request) is m.Wait:
-            wanted = limits.max_wait if request.timeout is None else request.timeout
-            ends.append(asked.now + min(wanted, limits.max_wait))
-        elif type(request) is m.Submit and request.wait:
-            wanted = limits.max_wait if request.wait_timeout is None else request.wait_timeout
-            ends.append(asked.now + min(wanted, limits.max_wait))
-        if not ends or node.now < min(ends):
-            raise fault("a call runs out of time that has some left", ask, f"{rejection} at {node.now}, {ends}")
-
     # --- schedules
 
     def _added(self, node: "Node", ask: "Ask", reply: mr.RecurringAddedReply) -> None:
         spec = ask.request.spec
         if spec not in self._ledger.schedules.get(spec.name, ()):
             raise fault("an acknowledged schedule is not durable", ask, reply)
+        if not may_stand(node, spec):
+            raise fault("a schedule is taken in whose tasks can never run", ask, spec)
 
     def _removed(self, node: "Node", ask: "Ask", reply: mr.RecurringRemovedReply) -> None:
-        if reply.removed and ask.request.name not in self._ledger.removed:
+        name, ledger = ask.request.name, self._ledger
+        asked = node.holders.calls.get(ask.call)
+        stands = not reply.removed and asked is not None and ledger.stood_at.get(name, asked.event) < asked.event
+        if stands and name in ledger.standing and node.epoch == self._world.store.epoch:
+            raise fault("a schedule is said not to be there that is still stored", ask, ledger.standing[name])
+        if reply.removed and name not in ledger.removed:
             raise fault("a schedule is said to be removed, and the store does not say so", ask, reply)
-
-    def _listed(self, node: "Node", ask: "Ask", reply: mr.RecurringListReply) -> None:
-        names = [view.spec.name for view in reply.schedules]
-        if names != sorted(set(names)):
-            raise fault("schedules are not listed by name, each once", ask, names)
-        for view in reply.schedules:
-            if view.spec not in self._ledger.schedules.get(view.spec.name, ()):
-                raise fault("a schedule was told of that is not durable", ask, view)
-            if view.last_task and view.last_task not in self._rows.inserted:
-                raise fault("a schedule was told to have made a task that is not durable", ask, view)
 
 
 def _same(row: TaskInserted, info: m.TaskInfo) -> bool:

@@ -39,7 +39,7 @@ FULL = "limits.max_concurrent_requests"
 class Ask:
     """One call, as its caller sees it. It is the call's sink."""
 
-    __slots__ = ("call", "deadline", "marker", "node", "number", "odd", "op", "pages", "request", "shown")
+    __slots__ = ("call", "deadline", "made", "marker", "node", "number", "odd", "op", "pages", "request", "shown")
 
     def __init__(self, number: int, op: str, request: Any, node: "Node", marker: str) -> None:
         self.number = number
@@ -54,6 +54,8 @@ class Ask:
         """Its own, beside that of the server."""
         self.odd = ""
         """What is odd about it, where that is known when it is refused; one of `odd request`."""
+        self.made = 0
+        """Of a submission: the task that it was told of."""
         self.pages = 0
         """Of a listing: its caller asks for so many more, until there is none."""
         self.shown: dict[int, int] = {}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired
 from cronoq_sansio.limits import OUTBOUND_SPARE
 from cronoq_sansio.service import messages as m
-from cronoq_sansio.service.messages_recurring import RemoveRecurring
+from cronoq_sansio.service.messages_recurring import ListRecurring, RemoveRecurring
 from cronoq_sansio.sim.failure import Kind, Violation
+from cronoq_sansio.sim.server.door import CHANGING, Door
 from cronoq_sansio.sim.server.shadow import CANCELLED, DEAD_LETTERED, FAILED, RUNNING, SUCCEEDED
 from cronoq_sansio.values import value
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_FIRED = 200
 """Leases up to which all of them are looked at whenever timers fire."""
+LISTS = frozenset((m.ListTasks, ListRecurring))
 CHANGES = (m.WorkerConnected, m.WorkerGone, m.StopRequested)
 EXPIRED, TIMED_OUT, CANCELLED_BY, SHUTDOWN = "lease expired", "attempt timed out", "cancelled", "shutdown"
 
@@ -71,6 +73,14 @@ class Asked:
     """How many ends of tasks were known then (`Keys.count`)."""
     deadline: int | None
     request: Any
+    refused: str
+    """Why it must be refused at once (`Door`), or empty."""
+    budget: str
+    """What it takes from, when it was let in."""
+    read: Sequence[m.Call]
+    """Of a list: calls of the same read that change something, …"""
+    place: int
+    """… of which so many came before it."""
 
 
 class Desk:
@@ -114,6 +124,8 @@ class Holders:
         """Calls that may be open."""
         self.watching: dict[Ask, tuple[int, int]] = {}
         """Watches that were let in, and how many ends and starts there had been by then, or at the last look since."""
+        self.most_watching = 0
+        """The most watches that there ever were at a time."""
         self.told_ends: dict[int, int] = {}
         """Tasks of which somebody was told that they have ended, and when, in events of the world."""
         self.over: list[tuple[Hold, Any]] = []
@@ -128,7 +140,17 @@ class Holders:
         """Reports for leases that their stream did not hold. What other events of the step did to it may be unknown."""
         self.grace: int | None = None
         """When a stop takes the leases back that are left."""
-        self._stopping = self._pressed = False
+        self.door = Door(node.settings.limits)
+        self.looked = 0
+        """When timers fired for the last time before this step; nothing that was due by then is left."""
+        self.settled = False
+        """Before this step everything was durable, and told."""
+        self.highest = 0
+        """The highest id of a task before this step, durable or not."""
+        self._fired_at = 0
+        self._farewell = 0
+        """The last step with writes when the stop was complete but for the store."""
+        self._read: list[m.Call] = []
         self.wanted: Hold | None = None
         """What this step refuses although another worker can have it."""
         self._sent: dict[int, tuple[int, int]] = {}
@@ -156,12 +178,20 @@ class Holders:
 
     def heard(self, events: Sequence[Any]) -> bool:
         """A step is about to handle these. True when all of them are stale reports: then nothing may happen."""
-        frozen = self._stopping or self._pressed
+        door = self.door
+        frozen = door.stopping or door.pressed
         stale = True
         self.alone = len(events) == 1
-        self.calm = not self._stopping
+        self.calm = not door.stopping
         self.wanted = None
+        self.looked = self._fired_at
+        self.highest = self._view.highest
         self.fired = type(events[-1]) is TimerFired if events else False
+        if self.fired:
+            self._fired_at = self._node.now
+            self.settled = self._node.settled()
+        if self._read:
+            self._read = []
         if self._reported:
             self._reported = {}
         reports, others, sent = self._reports, self._others, m.WorkerSent
@@ -185,7 +215,7 @@ class Holders:
                     other(event)
                     if kind in CHANGES:
                         self.calm = False
-        self._view.frozen = frozen and (self._stopping or self._pressed)
+        self._view.frozen = frozen and (door.stopping or door.pressed)
         return stale and len(events) > 0
 
     def _over(self, stream: m.WorkerStream, message: Any) -> bool:
@@ -210,7 +240,7 @@ class Holders:
             self.stale_most += not certain
             return
         self.stale_most += 1
-        if desk is not None and not desk.closing and not self._stopping and (self.alone or not aborted):
+        if desk is not None and not desk.closing and not self.door.stopping and (self.alone or not aborted):
             self.stale_least += 1
 
     def followed(self) -> None:
@@ -317,16 +347,23 @@ class Holders:
             desk.slots = min(message.slots, desk.cap)
 
     def _call(self, event: m.CallReceived) -> None:
-        node = self._node
-        world = node.world
+        world, now, call = self._node.world, self._node.now, event.call
         request: Any = event.request
-        highest, ends = world.ledger.highest, self._view.keys.count
-        self.calls[event.call] = Asked(node.now, world.events, highest, ends, event.deadline, request)
         kind = type(request)
+        highest, ends = world.ledger.highest, self._view.keys.count
+        refused, budget = self.door.arrives(request, event.deadline, now)
+        read: Sequence[m.Call] = ()
+        if kind in CHANGING:
+            self._read.append(call)
+        elif kind in LISTS:
+            read = self._read
+        self.calls[call] = Asked(
+            now, world.events, highest, ends, event.deadline, request, refused, budget, read, len(read)
+        )
         if kind is m.Submit:
             return
         if kind is m.SubmitBatch:
-            ask: Any = event.call.sink
+            ask: Any = call.sink
             world.ledger.tried(ask.marker)
         elif kind is m.Cancel:
             self._view.cancels[request.task] = None
@@ -334,9 +371,15 @@ class Holders:
             world.ledger.unwanted[request.name] = None
 
     def _left(self, event: m.CallEnded) -> None:
-        self.calls.pop(event.call, None)
+        self.forget(event.call)
         ask: Any = event.call.sink
         self.watching.pop(ask, None)
+
+    def forget(self, call: m.Call) -> None:
+        """A call is over."""
+        asked = self.calls.pop(call, None)
+        if asked is not None and asked.budget:
+            self.door.leaves(asked.budget)
 
     def _connected(self, event: m.WorkerConnected) -> None:
         self.waiting[event.stream] = self._node.now
@@ -345,12 +388,27 @@ class Holders:
         self._close(event.stream)
 
     def _stop(self, event: m.StopRequested) -> None:
-        self._stopping = True
+        self.door.stopping = True
         due = self._node.now + event.grace
         self.grace = due if self.grace is None else min(due, self.grace)
 
     def _pressure(self, event: m.StorePressure) -> None:
-        self._pressed = event.reason is not None
+        self.door.pressed = event.reason is not None
+
+    def stop_goes_on(self) -> None:
+        """The step is made, and the server is stopping: it has stopped when no attempt runs any more."""
+        if self.door.stopped:
+            return
+        if not self._view.running:
+            self.door.stopped = True
+            self._farewell = self._node.written
+        elif self.grace is not None and self._node.now >= self.grace:
+            raise fault("a stop takes longer than its grace", f"{self._view.running} run, {self.grace}")
+
+    def said_farewell(self) -> bool:
+        """The stop is complete, and everything that it brought is durable: it may be told."""
+        node = self._node
+        return self.door.stopped and (node.world.store.volatile or node.durable >= self._farewell)
 
     def _stalled(self, event: Stalled) -> None:
         self.excused += event.lateness
@@ -430,6 +488,8 @@ class Holders:
             desk = self.desks.get(worker.stream)
             if desk is not None:
                 desk.closing = True
+            if not message.not_leader and not self.said_farewell():
+                raise fault("a worker is sent away before the stop is durable", message)
 
     def _cap(self, name: str) -> int:
         settings = self._node.settings
@@ -456,7 +516,7 @@ class Holders:
                 raise fault("an attempt times out before its time", f"{hold}, started {now - hold.started} ns ago")
         elif reason == SHUTDOWN and self.grace is not None and self._node.now < self.grace:
             raise fault("a stop takes a lease back before its grace is over", f"{hold}: {self.grace - self._node.now}")
-        elif not (reason == CANCELLED_BY or (reason == SHUTDOWN and self._stopping)):
+        elif not (reason == CANCELLED_BY or (reason == SHUTDOWN and self.door.stopping)):
             raise fault("a worker is told to stop for another reason than there is", abort)
         shadow = self._view.live.get(hold.task)
         if shadow is not None and shadow.attempt == hold.attempt and shadow.status == RUNNING:

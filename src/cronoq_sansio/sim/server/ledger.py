@@ -76,11 +76,14 @@ class Ledger:
         """Names of schedules that were removed at some time."""
         self.leases: dict[int, int] = {}
         """Task ids of all leases that were ever sent."""
-        self._standing: dict[str, RecurringSpec] = {}
+        self.standing: dict[str, RecurringSpec] = {}
         """The schedules that there are."""
+        self.stood_at: dict[str, int] = {}
+        """When each of them was stored last, in events of the world."""
         self.unwanted: dict[str, None] = {}
         """Names of schedules that somebody has asked to remove."""
         self._answers = Answers(world, self)
+        self._refusals = self._answers.refusals
         self._on: dict[type, Callable[[Any], None]] = {
             TaskInserted: self._inserted,
             TaskChanged: self._changed,
@@ -141,20 +144,21 @@ class Ledger:
 
     def _stored(self, record: RecurringStored) -> None:
         self.fires.stored(record, self.highest)
-        standing = self._standing.get(record.spec.name)
+        standing = self.standing.get(record.spec.name)
         if standing is not None and standing.configured and not record.spec.configured:
             raise Violation(Kind.SAFETY, "a schedule of the file is replaced by a caller", str(record))
-        self._standing[record.spec.name] = record.spec
+        self.standing[record.spec.name] = record.spec
+        self.stood_at[record.spec.name] = self._world.events
         versions = self.schedules.setdefault(record.spec.name, [])
         if record.spec not in versions:
             versions.append(record.spec)
 
     def _deleted(self, record: RecurringDeleted) -> None:
-        standing = self._standing.get(record.name)
+        standing = self.standing.get(record.name)
         if standing is not None and not standing.configured and record.name not in self.unwanted:
             raise Violation(Kind.SAFETY, "a schedule is removed that nobody has removed", record.name)
         self.removed[record.name] = None
-        self._standing.pop(record.name, None)
+        self.standing.pop(record.name, None)
 
     # --- batches
 
@@ -177,15 +181,15 @@ class Ledger:
             raise Violation(Kind.SAFETY, "a call is answered that is over", f"{ask}: {message}")
         self.answered += 1
         self._answers.reply(node, ask, message)
-        node.holders.calls.pop(ask.call, None)
+        node.holders.forget(ask.call)
 
     def rejected(self, node: "Node", ask: "Ask", rejection: Rejection) -> None:
         """A call is refused."""
         if ask not in node.asks:
             raise Violation(Kind.SAFETY, "a call is answered that is over", f"{ask}: {rejection}")
         self.refused[rejection.code] = self.refused.get(rejection.code, 0) + 1
-        self._answers.refusal(node, ask, rejection)
-        node.holders.calls.pop(ask.call, None)
+        self._refusals.refused(node, ask, rejection)
+        node.holders.forget(ask.call)
         node.holders.watching.pop(ask, None)
         if ask.marker and rejection.code not in UNKNOWN:
             self._tries[ask.marker] -= 1
@@ -193,7 +197,9 @@ class Ledger:
 
     def started(self, node: "Node", ask: "Ask") -> None:
         """A watch is let in: from the next step on it is told every end that it asks for."""
+        self._refusals.let_in(node, ask)
         node.holders.watching[ask] = len(node.view.ends), len(node.view.starts)
+        node.holders.most_watching = max(node.holders.most_watching, len(node.holders.watching))
 
     def told(self, node: "Node", ask: "Ask", event: m.StatusEvent) -> None:
         """A watcher is told this."""

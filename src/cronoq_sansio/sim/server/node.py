@@ -66,6 +66,8 @@ class Node:
         """Open worker streams."""
         self.queries: list[StoreQuery] = []
         self.flight: Transaction | None = None
+        self.written = self.durable = 0
+        """The last step with writes, and the last one that is known to be in the store."""
         self._steps: list[Step[Any, Any]] = []
         self._stalled = False
         self._pressed = False
@@ -106,6 +108,7 @@ class Node:
         self.view.begun()
         checks.recovered(self, step.writes)
         if step.writes:
+            self.written = step.number
             self._steps.append(step)
         self._kick()
 
@@ -136,12 +139,15 @@ class Node:
             checks.unmoved(self, step, before)
         if step.writes:
             self.view.wrote(step.writes, now)
+            self.written = step.number
             self._steps.append(step)
             if self._volatile:
                 self._kick()
             elif self.flight is not None and world.on("store behind"):
                 self._weigh()
         self.engine.check_invariants(step)
+        if self.holders.grace is not None:
+            self.holders.stop_goes_on()
         if self.holders.over:
             self.holders.followed()
         if self.holders.wanted is not None:
@@ -257,6 +263,7 @@ class Node:
             self._stalled = False
             self._slow("goes on")
             self.handle(CommitsResumed(self.world.now - flight.begun))
+        self.durable = flight.through
         self.handle(StepsDurable(flight.through))
         self._told = flight.seen
         if self._cascades_held:

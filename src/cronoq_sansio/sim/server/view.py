@@ -25,6 +25,7 @@ from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import DEFAULT_RETRY, PoolSettings, Settings
 from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server.fires import TermFires
+from cronoq_sansio.sim.server.room import Room
 from cronoq_sansio.sim.server.shadow import (
     BLOCKED,
     CANCELLED,
@@ -119,8 +120,11 @@ class View:
             EdgeResolved: self._resolved,
             RecurringStored: self._stored,
             RecurringFired: lambda _record: None,
-            RecurringDeleted: lambda _record: None,
+            RecurringDeleted: lambda record: self.room.removed(record),
         }
+        self.room = Room(world, settings, self.live)
+        self.step: Sequence[Record] = ()
+        """What was written last."""
         self.fires = TermFires(world.ledger.fires, self, world.store)
         self.keys = Keys(self, rows, settings.limits)
         self.edges = Edges(self, rows)
@@ -145,6 +149,7 @@ class View:
                     due = min(state.due - self.offset, self.now + self._policy(shadow.spec).max_backoff)
                     shadow.due = shadow.latest = due
             self._add(task_id, shadow)
+            self.room.found(shadow)
         self.keys.take_over(live, self._damaged)
         for task_id in live:
             if self.live[task_id].status == BLOCKED:
@@ -183,11 +188,13 @@ class View:
         self._low, self._high = (offset, self.offset) if offset < self.offset else (self.offset, offset)
         self.now = now
         self._peak = max(self._peak, now + offset)
+        self.step = records
         on = self._on
         for record in records:
             on[type(record)](record)
         if self._whole:
             self._check_batches()
+        self.room.stepped()
         self.offset = offset
 
     def _add(self, task_id: int, shadow: Shadow) -> None:
@@ -214,6 +221,7 @@ class View:
             self.edges.name(task_id, spec.key)
         shadow = Shadow(spec, READY, 0, record.max_attempts, now)
         self._add(task_id, shadow)
+        self.room.came(task_id, spec)
         self.counts["submitted"] += 1
         if spec.scheduling is not None and (record.edges or spec.scheduling.dependencies):
             self.edges.begin(shadow, record)
@@ -273,6 +281,7 @@ class View:
         for name, units in shadow.needs:
             self.units[name].take(units, now)
         shadow.report = None
+        self.room.left(shadow.spec)
         self.starts.append(record.task_id)
         self.running += 1
         self.counts["dispatched"] += 1
@@ -324,6 +333,7 @@ class View:
         self._check_starts(record, shadow)
         if shadow.lanes is not None:
             heappush(shadow.lanes[shadow.spec.priority], record.task_id)
+        self.room.back(shadow.spec)
         self.running -= 1
         self.counts["dispatched"] -= 1
 
@@ -338,6 +348,7 @@ class View:
         self._check_error(record, shadow)
         shadow.message = record.message
         self.counts["retries"] += 1
+        self.room.back(shadow.spec)
         self._leave(shadow)
 
     def _check_starts(self, record: TaskChanged | TaskFinished, shadow: Shadow) -> None:
@@ -393,6 +404,9 @@ class View:
         self._check_end(record, shadow)
         if shadow.status == RUNNING:
             self._leave(shadow)
+        else:
+            self.room.left(shadow.spec)
+        self.room.ended(shadow.spec, status)
         self.ends.append(task_id)
         self.ended[task_id] = status
         self.counts[COUNTED[status]] += 1
@@ -454,6 +468,7 @@ class View:
 
     def _stored(self, record: RecurringStored) -> None:
         self.fires.put(record.spec.name)
+        self.room.put(record)
 
     def _check_batches(self) -> None:
         """Each batch of which something was inserted is there whole."""
@@ -467,6 +482,10 @@ class View:
             if missing := [spec.key for spec in specs if spec.key and not self.keys.known(spec.key)]:
                 raise fault("a part of a batch was inserted", f"{marker}: without {missing}")
         self._whole = {}
+
+    def attempts(self, spec: TaskSpec) -> int:
+        """How many a task may have."""
+        return self._policy(spec).max_attempts
 
     def _policy(self, spec: TaskSpec) -> RetryPolicy:
         """Of a task: what it asks for, and what the pool says of the rest."""

@@ -13,7 +13,6 @@ from cronoq_sansio.service.messages import Cancel, SendToWorker, Shutdown
 from cronoq_sansio.service.messages_recurring import RecurringListReply, RecurringRemovedReply
 from cronoq_sansio.service.results import Finished
 from cronoq_sansio.service.schedules import Schedules
-from cronoq_sansio.service.stopping import Stopping
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.sim.plants.planting import Bed, Patch, nothing
@@ -241,22 +240,6 @@ def removed_schedules_are_denied_too_early(patch: Patch) -> None:
 
 
 # --- the end of a term
-
-
-@plant
-def a_second_stop_takes_longer(patch: Patch) -> None:
-    """Who asks a stopping server to stop can make it take longer."""
-
-    def make(before: Any) -> Any:
-        def requested(self: Any, event: Any) -> None:
-            if self._timer is not None:
-                self._timers.cancel(self._timer)
-                self._timer = None
-            before(self, event)
-
-        return requested
-
-    patch.wrap(Stopping, "requested", make)
 
 
 @plant

@@ -418,6 +418,19 @@ def test_room_is_made_for_an_occurrence():
     assert rig.status(old) == "SHED" and rig.status(other) == "READY" and len(live(rig)) == 1 and not rig.drops
 
 
+def test_nobody_is_shed_for_an_occurrence_that_is_skipped_at_once():
+    rig = Rig(pool(max_pending=2, overflow="shed_oldest"), now=NINE)
+    put(rig, schedule(tolerance=MINUTE, priority=3))
+    to(rig, TEN)
+    ((_, first),) = live(rig)
+    (low,) = rig.submit(spec(priority=3))
+    rig.now += 24 * HOUR + SECOND
+    rig.handle(ev.TimerFired())
+    assert rig.status(low) == rig.status(first) == "READY", "the late fire overlaps: to shed a task for it is in vain"
+    assert drops(rig) == [("overload", TEN + 24 * HOUR, TEN + 24 * HOUR, 1, False)]
+    assert "an earlier occurrence is still going" in rig.drops[0].detail
+
+
 def test_a_key_that_somebody_else_has():
     rig = Rig(now=NINE)
     (foreign,) = rig.submit(spec("k@2027-03-10T10:00:00Z"))

@@ -84,7 +84,8 @@ def make_room(
     """The last check of a single submission, which is admitted unless this is a `Rejection`.
 
     A task is the victim: hand it to `shed` *after* the newcomer is admitted. Nobody is shed for a newcomer that ends at
-    once, because of what it depends on (`resolved`) or because its start is missed, nor one that it itself waits for.
+    once, because of what it depends on (`resolved`), because its start is missed, or because an earlier occurrence is
+    still going, nor one that it itself waits for.
     """
     passed = _passed(engine, spec, pool, NOBODY)
     if passed is None:
@@ -96,6 +97,8 @@ def make_room(
             why = ", and a dependency can never be met"
         elif reservations.is_too_late(spec, engine.wall()):
             why = ", and its fixed start is missed already"
+        elif engine.recurring.gives_way(engine, spec):
+            why = ", and an earlier occurrence is still going"
         elif victim is not None and resolved is not None and any(parent is victim for parent, _ in resolved.unmet):
             why = ", and the task to shed is one that this one depends on"
         elif victim is not None and _fits_without(engine, spec, pool, victim):

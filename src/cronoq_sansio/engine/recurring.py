@@ -38,7 +38,7 @@ from cronoq_sansio.engine.task import Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import FIRE_BYTES, FIRE_UNITS, MAX_SCHEDULES, MAX_UNARMED_NAMES
-from cronoq_sansio.spec import Overlap, RecurringSpec
+from cronoq_sansio.spec import Overlap, RecurringSpec, TaskSpec
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -311,15 +311,27 @@ class Recurring:
         """
         plan = task.plan
         assert plan is not None
-        schedule = self._schedules.get(plan.schedule)
-        if plan.start > engine.wall() or schedule is None or schedule.spec.overlap != Overlap.SKIP:
-            return ""
-        before = self.live.first_before(plan.schedule, plan.start)
+        before = self._still_going(engine, plan.schedule, plan.start)
         if not before:
             return ""
         over = f"an earlier occurrence, task {before}, is still going (overlap = skip)"
         self._drop_task(engine, task, OVERLAP, over)
         return over
+
+    def gives_way(self, engine: "Engine", spec: TaskSpec) -> bool:
+        """Whether a task that is not taken in yet would be skipped at once: see `overlapping`."""
+        name = occurrences.schedule_of(spec) if spec.tags else ""
+        asked = spec.scheduling
+        if not name or asked is None or asked.start is None:
+            return False
+        return self._still_going(engine, name, asked.start) > 0
+
+    def _still_going(self, engine: "Engine", name: str, start: int) -> int:
+        """The earliest live occurrence, if its schedule skips the one whose start has come for its sake; else 0."""
+        schedule = self._schedules.get(name)
+        if start > engine.wall() or schedule is None or schedule.spec.overlap != Overlap.SKIP:
+            return 0
+        return self.live.first_before(name, start)
 
     def skipped(self, engine: "Engine", task: Task, message: str) -> None:
         """An adopted task ends because the one that it depends on did not succeed."""

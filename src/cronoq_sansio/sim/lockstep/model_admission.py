@@ -13,6 +13,7 @@ from cronoq_sansio.sim.lockstep import model_rules as rules
 from cronoq_sansio.sim.lockstep import model_starts as starts
 from cronoq_sansio.sim.lockstep.model_state import (
     PLAIN,
+    RECURRING,
     NaiveEdge,
     NaiveEnded,
     NaiveSubmission,
@@ -20,7 +21,7 @@ from cronoq_sansio.sim.lockstep.model_state import (
     Refusal,
     met,
 )
-from cronoq_sansio.spec import MissPolicy, TaskSpec, TaskStatus, weight
+from cronoq_sansio.spec import MissPolicy, Overlap, TaskSpec, TaskStatus, weight
 
 if TYPE_CHECKING:
     from cronoq_sansio.sim.lockstep.model import Model
@@ -368,11 +369,22 @@ def in_vain(model: "Model", spec: TaskSpec, victim: NaiveTask) -> bool:
     too_late = asked.start is not None and model.wall() > asked.start + asked.tolerance
     if too_late and asked.on_miss != MissPolicy.RUN_LATE:
         return True
+    if gives_way(model, spec):
+        return True
     for dependency in asked.dependencies:
         parent = find(model, dependency.ref)
         if parent is victim or (isinstance(parent, NaiveEnded) and not met(dependency.condition, parent.status)):
             return True
     return False
+
+
+def gives_way(model: "Model", spec: TaskSpec) -> bool:
+    """It is an occurrence whose start has come, and that an earlier one which is still live keeps from running."""
+    name = next((text for tag, text in spec.tags if tag == RECURRING), "")
+    schedule, start = model.schedules.get(name), (spec.scheduling or PLAIN).start
+    if schedule is None or schedule.spec.overlap != Overlap.SKIP or start is None or start > model.wall():
+        return False
+    return any(task.schedule == name and task.fixed_start < start for task in model.tasks.values())
 
 
 def victim_for(model: "Model", spec: TaskSpec, pool: PoolSettings) -> NaiveTask | None:

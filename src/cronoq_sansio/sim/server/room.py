@@ -75,7 +75,7 @@ class Room:
         self._peaks: dict[Place, int] = {}
         """Of the step that was looked back on last."""
         self._newest = 0
-        """The task that came last; 0 for an occurrence, which may give way to an earlier one."""
+        """The task that came last."""
         self._over: Line | None = None
         """There a task was taken in for which another one has to give way."""
         for name, record in world.store.rows.schedules.items():
@@ -109,7 +109,7 @@ class Room:
             self._over = line
         if self.bytes > self._budget:
             raise fault("a task is taken in above the payload budget", self._counts(spec))
-        self._newest = 0 if spec.tags else task_id
+        self._newest = task_id
         self.count += 1
         line.count += 1
         line.by_class[own] += 1
@@ -135,7 +135,7 @@ class Room:
         self._free(spec.size if spec.scheduling is None else weight(spec))
         if status == SHED:
             self._over = None
-            if self._newest and self._newest not in self._live:
+            if self._newest not in self._live:
                 raise fault("a task is shed for one that ends at once", f"{spec} for task {self._newest}")
 
     def stepped(self) -> None:

@@ -198,9 +198,9 @@ class Answers:
         self._pages.page(node, ask, page)
 
     def _remembered(self, node: "Node") -> Sequence[int]:
-        """The tasks that have ended last, of which a term still knows everything."""
-        most = node.settings.outputs.info_entries
-        return node.view.ends[-most:] if most else ()
+        """The tasks that have ended last, of which a term still knows everything: not those that recovery has ended."""
+        ends, most = node.view.ends, node.settings.outputs.info_entries
+        return ends[max(len(ends) - most, node.view.recovered) :]
 
     # --- watches
 

@@ -135,7 +135,7 @@ def _durable(task: "Task", now: int, due: int) -> object:
     status, message = task.status, task.message
     if status == RUNNING:
         status, message = 0, LOST
-    elif status == RETRYING:
+    elif status == RETRYING or due:  # a backoff that was cut is over sooner
         due = min(due, now + task.retry.max_backoff)
         status, due = (RETRYING, due) if due > now else (READY, 0)
     return (status, due, message, *_same(task), task.max_attempts, replace(task.retry, max_attempts=0))

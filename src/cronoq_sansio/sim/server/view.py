@@ -103,6 +103,8 @@ class View:
         self.frozen = False
         """Nothing may be dispatched."""
         self.recovering = True
+        self.recovered = 0
+        """How many of `ends` recovery has brought."""
         self.set = now + self.offset < world.latest_wall
         """The wall clock was set since the term began, or had been set back, and stored times were ahead of it."""
         self._aged = True
@@ -168,6 +170,7 @@ class View:
             if shadow.start is None or shadow.start <= self.now + self.offset:
                 raise fault("a task has become free by a recovery, and nobody wrote that", f"task {task_id}")
         self.recovering = False
+        self.recovered = len(self.ends)
 
     def look(self) -> None:
         """The wall clock is about to be set."""

@@ -16,6 +16,8 @@ def retry_or_bury(engine, task, message, retry_after=0):
     lifecycle.back_off(engine, task, engine.now + delay)
     lifecycle._count_pending(engine, task, +1)
     lifecycle.store(engine, task, engine.wall(delay))
+    if engine.watched:
+        lifecycle._tell(engine, task, lifecycle.RETRYING, message)
 
 
 if __name__ == "__main__":

@@ -269,6 +269,7 @@ WRONG = [
     ("a task has an output that does not run", [[new(1)], done(1)]),
     ("a task is given up that has attempts left", [[new(1)], [start(1)], [end(1, S.DEAD_LETTERED)]]),
     ("an attempt fails for good that may be repeated", [[new(1)], [start(1)], says(1, FAILS), [end(1, S.FAILED)]]),
+    ("an attempt fails although its output fits", [[new(1)], [start(1)], completes(1), [end(1, S.FAILED)]]),
     ("a task is cancelled that nobody has cancelled", [[new(1)], cancels(2), [end(1, S.CANCELLED, 0)]]),
     ("a task is shed that may not be", [[new(1), end(1, S.SHED, 0)]]),
     ("a task is shed that may not be", [[new(1, replace(FIXED, pool="c")), end(1, S.SHED, 0)]]),

@@ -382,8 +382,14 @@ def _parse(line: str) -> Any:
     def refuse(word: str) -> None:
         raise Malformed(f"{word} is not JSON")
 
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise Malformed("a name stands there twice in one object")
+        return found
+
     try:
-        return json.loads(line, parse_constant=refuse)
+        return json.loads(line, parse_constant=refuse, object_pairs_hook=unique)
     except RecursionError:
         raise Malformed("it is nested too deeply") from None
     except ValueError as error:

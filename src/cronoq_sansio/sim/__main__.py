@@ -585,5 +585,8 @@ if __name__ == "__main__":
     if callable(signal.getsignal(signal.SIGINT)):  # it is not ignored
         signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever limits the time wants the report too
-    relax_collector()
+    try:
+        relax_collector()
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
     sys.exit(main())

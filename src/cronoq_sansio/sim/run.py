@@ -140,7 +140,7 @@ def run(
     around a `Service` when it is None. A runtime with its own outbox, or its own service, gives its own, and asks for
     the world `server`: the engine beside the model has none.
     """
-    allowed = _check(seed, seeds, steps, faults, plant, world)
+    allowed = _check(seed, seeds, steps, faults, plant, world, machine)
     report = Report(allowed)
     for number in range(seed, seed + seeds):
         outcome = run_seed(number, steps=steps, faults=allowed, plant=plant, machine=machine, world=world)
@@ -153,9 +153,11 @@ def run(
     return report
 
 
-def _check(seed: int, seeds: int, steps: int, faults: Iterable[str], plant: str, world: str) -> tuple[str, ...]:
+def _check(
+    seed: int, seeds: int, steps: int, faults: Iterable[str], plant: str, world: str, machine: MachineFactory | None
+) -> tuple[str, ...]:
     """The faults. A test with a slip of the pen must not pass by testing nothing. Raises `TypeError`, `ValueError`."""
-    numbers: tuple[tuple[str, object, int], ...] = (("seed", seed, 0), ("seeds", seeds, 1), ("steps", steps, 0))
+    numbers: tuple[tuple[str, object, int], ...] = (("seed", seed, 0), ("seeds", seeds, 1), ("steps", steps, 1))
     for name, number, least in numbers:
         if not isinstance(number, int) or isinstance(number, bool):
             raise TypeError(f"{name} is an integer, not {number!r}")
@@ -168,6 +170,8 @@ def _check(seed: int, seeds: int, steps: int, faults: Iterable[str], plant: str,
         raise ValueError(f"no such kind of fault: {unknown[0]!r}; cronoq_sansio.sim.ALL_FAULTS has them all")
     if world and world not in SHARES:
         raise ValueError(f"world is one of {', '.join(SHARES)}, or empty: by the seed; not {world!r}")
+    if machine is not None and world not in ("server", "isolation"):
+        raise ValueError("a machine is given, and the engine beside the model has none: ask for world='server'")
     if plant and plant not in PLANTS and plant not in HOLES:
         raise ValueError(f"no such planted bug: {plant!r}; `--plant list` shows them")
     return allowed
@@ -199,12 +203,12 @@ def run_seed(
     world: str = "",
 ) -> Outcome:
     """Run one seed. The failure's transcript is empty: `replay` makes one."""
-    allowed = _check(seed, 1, steps, faults, plant, world)
+    allowed = _check(seed, 1, steps, faults, plant, world, machine)
     name = world or world_of(seed)
     choices = RecordedChoices(seed)
     swarm = Swarm.draw(choices, allowed)
     trace = Trace(name, seed, dict(swarm.rates), [], plant)
-    count = steps // SHARES[name]
+    count = max(steps // SHARES[name], 1)
 
     def play(step: Callable[[], None]) -> None:
         for _ in range(count):
@@ -240,30 +244,28 @@ def _play(
 ) -> Outcome:
     done = 0
     failure = None
+    world: World | None = None
     with planted(trace.plant) if trace.plant else nullcontext():
-        world: World
-        if trace.world == "lockstep":
-            world = LockstepRun(trace.seed, choices, swarm)
-        elif trace.world == "isolation":
-            world = IsolationWorld(trace.seed, choices, swarm, machine)
-        else:
-            world = ServerWorld(trace.seed, choices, swarm, machine, narrate=narrate, scan=trace.scan)
-
-        def step() -> None:
-            nonlocal done
-            done += 1
-            world.step()
-
         try:
+            world = _world(trace, choices, swarm, machine, narrate=narrate)
+            make_step = world.step
+
+            def step() -> None:
+                nonlocal done
+                done += 1
+                make_step()
+
             play(step)
             world.heal()
         except Violation as violation:
             failure = Failure(violation.kind, violation.what, violation.details, trace.seed, done, trace)
-            failure.transcript = world.transcript()
         except Exception as error:
             failure = Failure(Kind.SAFETY, *_fault(error), trace.seed, done, trace)
+        if failure is not None and world is not None:
             failure.transcript = world.transcript()
-        digest = world.digest()
+    if world is None:  # its first term could not even begin
+        return Outcome(trace.seed, trace.world, 0, 0, trace.hash, Coverage(), failure)
+    digest = world.digest()
     if failure is None or not trace.hash:
         trace.hash = digest
     outcome = Outcome(trace.seed, trace.world, done, world.events, digest, world.coverage, failure)
@@ -272,6 +274,21 @@ def _play(
         outcome.answered = ledger.answered
         outcome.refused = {code.value: calls for code, calls in ledger.refused.items()}
     return outcome
+
+
+def _world(
+    trace: Trace,
+    choices: RecordedChoices | GivenChoices,
+    swarm: Swarm,
+    machine: MachineFactory | None,
+    *,
+    narrate: bool,
+) -> World:
+    if trace.world == "lockstep":
+        return LockstepRun(trace.seed, choices, swarm)
+    if trace.world == "isolation":
+        return IsolationWorld(trace.seed, choices, swarm, machine)
+    return ServerWorld(trace.seed, choices, swarm, machine, narrate=narrate, scan=trace.scan)
 
 
 def _fault(error: Exception) -> tuple[str, str]:

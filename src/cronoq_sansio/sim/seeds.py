@@ -57,9 +57,11 @@ def played(play: Play, cpu_clock: Callable[[], float], clock: Callable[[], float
 
 
 def plays(options: Options, plant: str, time_is_over: Callable[[], bool]) -> Iterator[Play]:
-    """The seeds of a run in their order, until there are enough or the time is over."""
+    """The seeds of a run in their order, until there are enough or the time is over; one at least."""
     seed = options.seed
-    while (options.seeds is None or seed < options.seed + options.seeds) and not time_is_over():
+    while (options.seeds is None or seed < options.seed + options.seeds) and (
+        seed == options.seed or not time_is_over()
+    ):
         yield Play(seed, options.steps, options.faults, plant, options.world)
         seed += 1
 

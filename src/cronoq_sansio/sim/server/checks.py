@@ -218,7 +218,12 @@ def watched(node: "Node") -> None:
     """Every watcher was told of every end that it watches for, as far as what was written is durable and told."""
     last_end, last_start = node.told()
     ends, starts = node.view.ends[:last_end], node.view.starts[:last_start]
-    watching, rows = node.holders.watching, node.world.store.rows.inserted
+    holders, rows = node.holders, node.world.store.rows.inserted
+    watching = holders.watching
+    if node.settled():
+        for ask in node.asks:
+            if ask.op == "watch" and ask not in watching and ask.call in holders.calls:
+                raise fault("a watch never begins", ask.request)
     for ask, seen in watching.items():
         if ask not in node.asks:
             continue  # it is gone, and the term will hear of it

@@ -27,6 +27,7 @@ from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import rest
 from cronoq_sansio.sim.server.callers import Ask
 from cronoq_sansio.sim.server.node import Node
+from cronoq_sansio.sim.server.workers import done
 from cronoq_sansio.spec import TaskStatus
 
 if TYPE_CHECKING:
@@ -196,7 +197,7 @@ class Healing:
                 else:
                     del worker.leases[lease]
                     self._run_on.pop(lease, None)
-                    inbox.append(m.WorkerSent(stream, m.Complete(lease, b"%d" % lease, "")))
+                    inbox.append(m.WorkerSent(stream, done(lease)))
 
     def _help(self, node: Node) -> None:
         """Workers come for whatever nobody could run, and schedules are removed."""

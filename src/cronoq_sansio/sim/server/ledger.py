@@ -198,6 +198,8 @@ class Ledger:
     def started(self, node: "Node", ask: "Ask") -> None:
         """A watch is let in: from the next step on it is told every end that it asks for."""
         self._refusals.let_in(node, ask)
+        if ask in node.holders.watching:
+            raise Violation(Kind.SAFETY, "a watch begins twice", str(ask))
         node.holders.watching[ask] = len(node.view.ends), len(node.view.starts)
         node.holders.most_watching = max(node.holders.most_watching, len(node.holders.watching))
 

@@ -18,6 +18,7 @@ from cronoq_sansio.outbox import StepsDurable
 from cronoq_sansio.service.messages import FindTask, ReadStore, StopFinished, StoreAnswered, StorePressure, StoreQuery
 from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.settings import Settings
+from cronoq_sansio.sim.failure import Kind, Violation
 from cronoq_sansio.sim.server import checks
 from cronoq_sansio.sim.server.holders import Holders
 from cronoq_sansio.sim.server.store import Fenced
@@ -65,6 +66,7 @@ class Node:
         self.workers: dict[Worker, None] = {}
         """Open worker streams."""
         self.queries: list[StoreQuery] = []
+        self._last_query = 0
         self.flight: Transaction | None = None
         self.written = self.durable = 0
         """The last step with writes, and the last one that is known to be in the store."""
@@ -294,6 +296,9 @@ class Node:
 
     def read_store(self, action: ReadStore) -> None:
         """A query goes to the store; the answer comes later."""
+        if action.query.number <= self._last_query:
+            raise Violation(Kind.SAFETY, "the store is asked twice, or out of order", str(action.query))
+        self._last_query = action.query.number
         self.queries.append(action.query)
 
     def answer_query(self, index: int, refusal: Any = None) -> None:

@@ -21,6 +21,7 @@ from cronoq_sansio.engine.records import (
     TaskFinished,
     TaskInserted,
 )
+from cronoq_sansio.limits import MESSAGE_HEADROOM
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import DEFAULT_RETRY, PoolSettings, Settings
 from cronoq_sansio.sim.failure import Kind, Violation
@@ -112,6 +113,7 @@ class View:
         self.cancels: dict[int | str, None] = {}
         """Tasks and keys that somebody has asked this term to cancel."""
         self._output_of = 0
+        self._max_output = settings.limits.max_message_bytes - MESSAGE_HEADROOM
         self._whole: dict[str, int] = {}
         """Of each batch that this step inserts: how many members without a key."""
         self._on: dict[type, Callable[[Any], None]] = {
@@ -435,6 +437,8 @@ class View:
             report = shadow.report
             if not (type(report) is m.Complete or (type(report) is m.Fail and report.permanent)):
                 raise fault("an attempt fails for good that may be repeated", record)
+            if type(report) is m.Complete and len(report.output) <= self._max_output:
+                raise fault("an attempt fails although its output fits", f"{record}, {len(report.output)} bytes")
         elif status == DEAD_LETTERED:
             if shadow.attempt != shadow.max_attempts:
                 raise fault("a task is given up that has attempts left", record)
@@ -464,6 +468,8 @@ class View:
             report.output != record.output or report.content_type != record.content_type
         ):
             raise fault("an output is stored that no worker has reported", f"{record}, reported: {report}")
+        if len(record.output) > self._max_output:
+            raise fault("an output is stored that is too large", f"{record.task_id}: {len(record.output)} bytes")
         self._output_of = record.task_id
 
     def _resolved(self, record: EdgeResolved) -> None:

@@ -19,6 +19,8 @@ MAX_LOST = 8  #: leases, and streams, that zombies remember
 SLOTS = (1, 2, 3, 5, 9)  #: of one worker, as far as its pool allows
 OVERTAKEN = 12  #: messages of a read among which one is looked for that another can overtake
 MANY = 20  #: leases of one worker that it ends together
+OUTPUT_TYPES = ("", "text/plain", "application/json")
+"""Content types of outputs."""
 
 
 class Worker:
@@ -123,7 +125,7 @@ class Workers:
                     break  # it died when it reported
                 if many and worker.leases.pop(lease, None) is None:
                     continue  # it was told to stop meanwhile
-                self.report(worker, "complete", m.Complete(lease, b"%d" % lease, ""))
+                self.report(worker, "complete", done(lease))
 
     def fail(self) -> None:
         """A worker failed."""
@@ -256,7 +258,7 @@ class Workers:
         lease = self.take(worker)
         self.gone(worker, "reset")
         back = self.connect(worker.node, worker.pool, worker.labels, worker.slots)
-        worker.node.inbox.append(m.WorkerSent(back.stream, m.Complete(lease, b"%d" % lease, "")))
+        worker.node.inbox.append(m.WorkerSent(back.stream, done(lease)))
 
     # --- reporting
 
@@ -386,3 +388,8 @@ class Workers:
 
 def _runs_something(worker: Worker) -> bool:
     return bool(worker.leases)
+
+
+def done(lease: int) -> m.Complete:
+    """The report that a lease is done: an output of its own, of one of the content types."""
+    return m.Complete(lease, b"%d" % lease, OUTPUT_TYPES[lease % len(OUTPUT_TYPES)])

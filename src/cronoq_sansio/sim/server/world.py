@@ -35,7 +35,7 @@ from cronoq_sansio.sim.server.strangers import Strangers
 from cronoq_sansio.sim.server.together import Together
 from cronoq_sansio.sim.server.workers import Workers
 
-GLANCE = 100
+GLANCE = 200
 """Events between two looks at what is due, and at what waits without a reason, while few tasks live."""
 FULL_SCAN = 1_000
 """Events between two recounts of everything."""

@@ -150,8 +150,8 @@ configuration, is said before anything runs, all of it at once.
 
 Seconds may have a fraction. An integer may stand where a number is expected, nothing else is converted. A run has at
 most {number(limits.MAX_SCENARIO_TASKS)} tasks, {number(limits.MAX_SCENARIO_LIVE)} of them at a time, and
-{number(limits.MAX_SCENARIO_EVENTS)} events; one that passes a bound stops there, and its report begins with that. So does one that
-is interrupted, by Ctrl-C or SIGTERM; it ends with 130, and `interrupted` is true in its JSON.
+{number(limits.MAX_SCENARIO_EVENTS)} events; one that passes a bound stops there, and its report begins with that. So
+does one that is interrupted, by Ctrl-C or SIGTERM; it ends with 130, and `interrupted` is true in its JSON.
 
 Of the configuration pools, resources, schedules, limits and outputs count. `[server]`, `[store]` and `[auth]` are not
 looked at, so no variable of the environment has to be set.

@@ -77,7 +77,7 @@ def test_choices_that_fail_without_the_bug_too_find_nothing(monkeypatch):
     assert real.failure is not None and not plants._fails_anyway(real.failure)
     monkeypatch.setattr(plants, "replay", lambda trace, *, narrate: real)
     assert plants._fails_anyway(real.failure)
-    assert plants.search("dispatches-are-not-stored", 0, 2) == Found(0, 0)
+    assert plants.search("dispatches-are-not-stored", 0, 1) == Found(0, 0)
 
 
 def test_a_seed_that_hangs_is_found(monkeypatch):

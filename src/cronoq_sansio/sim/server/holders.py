@@ -162,7 +162,11 @@ class Holders:
             m.Nack: self._refused,
             m.Heartbeat: self._beat,
         }
-        self._others: dict[type, Callable[[Any], None]] = {
+        self._others = self._by_event()
+
+    def _by_event(self) -> dict[type, Callable[[Any], None]]:
+        """Who looks at which event, reports aside."""
+        return {
             m.CallReceived: self._call,
             m.CallEnded: self._left,
             m.WorkerConnected: self._connected,

@@ -116,7 +116,19 @@ class View:
         self._max_output = settings.limits.max_message_bytes - MESSAGE_HEADROOM
         self._whole: dict[str, int] = {}
         """Of each batch that this step inserts: how many members without a key."""
-        self._on: dict[type, Callable[[Any], None]] = {
+        self._on = self._by_record()
+        self.room = Room(world, settings, self.live)
+        self.step: Sequence[Record] = ()
+        """What was written last."""
+        self.fires = TermFires(world.ledger.fires, self, world.store)
+        self.keys = Keys(self, rows, settings.limits)
+        self.edges = Edges(self, rows)
+        self.highest = max(rows.inserted, default=0)
+        self._take_over()
+
+    def _by_record(self) -> dict[type, Callable[[Any], None]]:
+        """Who looks at which record."""
+        return {
             TaskInserted: self._inserted,
             TaskChanged: self._changed,
             TaskFinished: self._finished,
@@ -126,14 +138,6 @@ class View:
             RecurringFired: lambda _record: None,
             RecurringDeleted: lambda record: self.room.removed(record),
         }
-        self.room = Room(world, settings, self.live)
-        self.step: Sequence[Record] = ()
-        """What was written last."""
-        self.fires = TermFires(world.ledger.fires, self, world.store)
-        self.keys = Keys(self, rows, settings.limits)
-        self.edges = Edges(self, rows)
-        self.highest = max(rows.inserted, default=0)
-        self._take_over()
 
     def _take_over(self) -> None:
         """The rows that the term recovers from."""

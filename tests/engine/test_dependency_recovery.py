@@ -357,3 +357,11 @@ def test_a_clock_that_went_back_does_not_bring_back_a_forgotten_key():
     assert not step.once_durable[-1].outcome.duplicate
     assert EdgeResolved(2, "k", 100_000) in step.writes
     engine.check_invariants(None)
+
+
+def test_what_the_end_of_a_lost_attempt_frees_is_shown_once_that_end_is_durable():
+    parent = TaskLoaded(TaskInserted(1, spec(), 1, START, ()), TaskChanged(1, RUNNING, 1, 0, START, START, ""))
+    engine, writes = recovered(parent, blocked(2, Edge(1, "", FAILURE)))
+    assert [record.task_id for record in writes if type(record) is TaskFinished] == [1]
+    child = engine.tasks.live[2]
+    assert TaskStatus(child.status).name == "READY" and child.stored == engine.number > 0

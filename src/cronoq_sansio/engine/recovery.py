@@ -64,6 +64,8 @@ class Recovery:
         """Parents of blocked tasks."""
         self._ends: dict[int, tuple[str, int]] = {}
         """Key and status of those that have ended."""
+        self._fresh: dict[int, int] = {}
+        """Of those that this recovery itself has ended: the step that writes it."""
         self._unsaid: dict[tuple[int, str], list[int]] = {}
         """Keys that came, with their tasks: the children whose rows do not say so."""
         self._behind: dict[int, None] = {}
@@ -187,6 +189,7 @@ class Recovery:
     def _note_end(self, task: Task) -> None:
         if task.status not in WAITING and task.id in self._asked:
             self._ends[task.id] = (task.spec.key, task.status)
+            self._fresh[task.id] = task.stored
 
     def _drop_hopeless(self, task: Task) -> None:
         engine = self._engine
@@ -216,7 +219,7 @@ class Recovery:
         task = engine.tasks.live.get(loaded.inserted.task_id)
         if task is None or state is None or task.status != lifecycle.BLOCKED:
             return
-        edges, impossible = self._edges(loaded)
+        edges, impossible, newest = self._edges(loaded)
         due = 0
         if not impossible and dependencies.awaits(edges):
             due = min(state.due - engine.wall_offset, engine.now + max(state.due - loaded.inserted.arrival, 0))
@@ -228,13 +231,15 @@ class Recovery:
         elif edges:
             engine.dependencies.attach(engine, task, edges, due)
         else:
+            task.stored = newest  # whoever sees it READY sees that those it depends on have ended
             lifecycle.unblock(engine, task)
         self._note_end(task)
 
-    def _edges(self, loaded: TaskLoaded) -> tuple[tuple[Edge, ...], str]:
-        """The edges that are unmet, and why the task has to end, else empty."""
+    def _edges(self, loaded: TaskLoaded) -> tuple[tuple[Edge, ...], str, int]:
+        """The edges that are unmet, why the task has to end, else empty, and the newest step that writes an end."""
         engine = self._engine
         unmet = []
+        newest = 0
         for edge in loaded.inserted.edges:
             parent = edge.parent
             if not parent:
@@ -244,10 +249,11 @@ class Recovery:
                 continue
             end = self._ends.get(parent)
             if end is None:
-                return (), f"task {parent}, which it depends on, is not known any more"
+                return (), f"task {parent}, which it depends on, is not known any more", 0
             if not dependencies.met(edge.condition, end[1]):
-                return (), dependencies.reason(parent, *end, edge.condition)
-        return tuple(unmet), ""
+                return (), dependencies.reason(parent, *end, edge.condition), 0
+            newest = max(newest, self._fresh.get(parent, 0))
+        return tuple(unmet), "", newest
 
     def _appeared(self, child: int, key: str) -> int:
         """The id of the task that has an awaited key by now; 0 = still nobody."""
@@ -284,6 +290,7 @@ class Recovery:
         engine.totals.failed += 1
         if record.task_id in self._asked:
             self._ends[record.task_id] = ("", lifecycle.FAILED)
+            self._fresh[record.task_id] = engine.number
 
 
 def _blocked(loaded: TaskLoaded) -> bool:

@@ -304,7 +304,8 @@ def _starts(spec: TaskSpec) -> bool:
 
 def _passes(node: "Node", spec: TaskSpec, batch: Sequence[TaskSpec], index: int) -> bool:
     """A bound would be passed; or too much would have to be followed to rule out a circle."""
-    if node.view.room.refuses(spec, batch[:index], node.view.step):
+    fenced = node.epoch != node.world.store.epoch
+    if node.view.room.refuses(spec, batch[:index], node.view.step, fenced=fenced):
         return True
     edges = sum(len((other.scheduling or NOTHING).dependencies) for other in batch)
     return edges > 0 and len(node.view.live) + edges > MAX_CYCLE_WALK

@@ -171,8 +171,11 @@ class Room:
 
     # --- refusals
 
-    def refuses(self, spec: TaskSpec, ahead: Sequence[TaskSpec], step: Sequence[Record]) -> bool:
-        """Whether this task would have passed a bound behind these, at some time in this step."""
+    def refuses(self, spec: TaskSpec, ahead: Sequence[TaskSpec], step: Sequence[Record], *, fenced: bool) -> bool:
+        """Whether this task would have passed a bound behind these, at some time in this step.
+
+        `fenced`: somebody else writes by now, and what is stored under an id may be another task.
+        """
         line, own = self._lines[spec.pool], spec.priority
         mine = of_class = 0
         for other in ahead:
@@ -189,7 +192,7 @@ class Room:
         if not step:
             return False
         if step is not self._seen:
-            self._seen, self._peaks = step, self._look_back(step)
+            self._seen, self._peaks = step, self._look_back(step, fenced)
         peaks = self._peaks
         if peaks.get(spec.pool, 0) + mine >= line.most or peaks[""] + len(ahead) >= self._total:
             return True
@@ -200,7 +203,7 @@ class Room:
         freed = self._freed if self._freed_at == self._world.events else 0
         return self.bytes + freed + size > self._budget
 
-    def _look_back(self, step: Sequence[Record]) -> dict[Place, int]:
+    def _look_back(self, step: Sequence[Record], fenced: bool) -> dict[Place, int]:
         """The most tasks that waited in this step, by pool, by pool and class, and in all (""): back from what is now.
 
         Tasks of which nobody knows any more what they were may have been of any pool.
@@ -216,7 +219,7 @@ class Room:
             change = _change(record)
             if not change:
                 continue
-            of = self._spec(getattr(record, "task_id", 0), new)
+            of = self._spec(getattr(record, "task_id", 0), new, fenced)
             places: Sequence[Place] = ("", of.pool, (of.pool, of.priority)) if of is not None else tuple(now)
             for place in places:
                 if of is not None or change < 0:
@@ -225,12 +228,12 @@ class Room:
                         most[place] = count
         return most
 
-    def _spec(self, task_id: int, new: dict[int, TaskSpec]) -> TaskSpec | None:
+    def _spec(self, task_id: int, new: dict[int, TaskSpec], fenced: bool) -> TaskSpec | None:
         """Of a task of this step; None when it has ended and was never stored."""
         shadow = self._live.get(task_id)
         if shadow is not None:
             return shadow.spec
-        row = self._world.store.rows.inserted.get(task_id)
+        row = None if fenced else self._world.store.rows.inserted.get(task_id)
         return new.get(task_id) if row is None else row.spec
 
     def _counts(self, spec: TaskSpec) -> str:

@@ -259,7 +259,7 @@ class Healing:
         rejection = action.rejection
         if rejection.code is Code.NOT_FOUND and self._late and self.world.store.volatile:
             return  # it forgets what has ended
-        ended = self._rows.finished(task_id) is not None
+        ended = self.world.ledger.ended_at.get(task_id, self.world.events) < self.world.events  # not at this instant
         if rejection.code is not Code.DEADLINE_EXCEEDED or ended:
             raise Violation(Kind.LIVENESS, "a wait does not get the end of its task", f"task {task_id}: {rejection}")
         self._again.append(task_id)

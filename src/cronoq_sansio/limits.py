@@ -103,6 +103,16 @@ HTTP_SEND_TIMEOUT = 5 * SECOND  #: one write to a peer that does not read
 MAX_HTTP_DISCARD = 64 << 10  #: body bytes that are read before a refusal, so that a reset does not overtake the answer
 HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 
+# --- floods: frames that cost us something and nobody pays for (wire/floods.py); what is allowed at once, and per second
+
+RESET_SPARE, RESET_RATE = 200, 33  #: beyond one for each stream at a time: 1,000 calls may have one deadline
+PING_BURST, PING_RATE = 20, 1  #: full again whenever HEADERS or DATA went out: a Go client measures the path with them
+SETTINGS_BURST, SETTINGS_RATE = 20, 1  #: clients send one, and one more when their windows grow
+WINDOW_UPDATES, WINDOW_UPDATES_PER_FRAME, WINDOW_UPDATES_PER_STREAM = 1_000, 10, 2  #: Node: 13,454 for 250 MiB
+PRIORITIES_PER_STREAM = 100  #: of PRIORITY, which has no meaning any more, and of frames of unknown types
+EMPTY_DATA_BURST, EMPTY_DATA_RATE = 1_000, 33  #: frames of DATA without a byte that do not end their stream
+MAX_CONTINUATIONS = 64  #: frames of one header block; of the usual size four are as much as is allowed
+
 # --- clients
 
 CLIENT_MAX_RECEIVE = 16 << 20  #: what servers send at most unless configured otherwise (`limits.max_message_bytes`)

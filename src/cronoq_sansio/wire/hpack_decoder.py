@@ -32,10 +32,14 @@ _MAX_RESIZES = 2  #: at the beginning of a block (section 4.2): the smallest and
 class HeaderList:
     """The fields of a block, in order. It may be that of many requests: `fields` is not to be changed."""
 
-    __slots__ = ("fields", "memo")
+    __slots__ = ("fault", "fields", "length", "memo")
 
     def __init__(self, fields: list[Field]) -> None:
         self.fields = fields
+        self.fault: str | None = None
+        """What is wrong with them as those of a request or response; None = nobody has looked, empty = nothing."""
+        self.length = 0
+        """The `content-length` (`http2_fields.content_length`), once somebody has looked."""
         self.memo: object = None
         """What a reader knows about the fields; it goes when they do."""
 
@@ -74,6 +78,10 @@ class Decoder:
                 self._kept.clear()
             self._kept[block] = headers
         return headers
+
+    def known(self, block: bytes) -> HeaderList | None:
+        """The header list of a block that came before and still means the same."""
+        return self._kept.get(block)
 
     def _fields(self, block: bytes, at: int) -> tuple[list[Field], bool] | Fault:
         """The fields from a place on, and whether the table stands still."""

@@ -5,6 +5,7 @@ RFC 9113: section 6 for frames and settings, section 7 for codes.
 
 import struct
 
+from cronoq_sansio.limits import MAX_FRAME
 from cronoq_sansio.values import value
 from cronoq_sansio.wire.metadata import Headers
 
@@ -13,6 +14,7 @@ FRAME_HEADER = 9
 MAX_STREAM_ID = 2**31 - 1
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
+MAX_DATA = 4 * MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
 
 #: Reasons of `Failed` that tell what the other side is, for whoever knows a remedy.
 SPEAKS_HTTP1 = "the server answers in HTTP/1, not in HTTP/2"
@@ -27,7 +29,7 @@ DATA, HEADERS, PRIORITY, RST_STREAM, SETTINGS, PUSH_PROMISE, PING, GOAWAY, WINDO
 ACK = END_STREAM = 0x1
 END_HEADERS, PADDED, WITH_PRIORITY = 0x4, 0x8, 0x20
 NO_ERROR, PROTOCOL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT = 0, 1, 3, 4
-FRAME_SIZE_ERROR, CANCEL, COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 6, 8, 9, 11
+STREAM_CLOSED, FRAME_SIZE_ERROR, REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, ENHANCE_YOUR_CALM = 5, 6, 7, 8, 9, 11
 TABLE_SIZE, ENABLE_PUSH, MAX_STREAMS, INITIAL_WINDOW, MAX_FRAME_SIZE, MAX_HEADER_LIST = 1, 2, 3, 4, 5, 6
 
 HEAD = struct.Struct(">BHBBL")

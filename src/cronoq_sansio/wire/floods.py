@@ -1,0 +1,101 @@
+"""Frames that cost us something and nobody pays for: how many of each kind a peer may send.
+
+A bucket per kind: so many at once, and so many per second. The figures are such that peers that mean well pass, with
+what was measured of them: a Go client sends 15 PINGs a second with small messages and 482 with messages of 64 KiB, each
+after it was sent something; Node sends 13,454 WINDOW_UPDATEs for 250 MiB; grpcio resets 1,000 streams at once when 1,000
+calls have one deadline.
+"""
+
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.limits import (
+    EMPTY_DATA_BURST,
+    EMPTY_DATA_RATE,
+    PING_BURST,
+    PING_RATE,
+    PRIORITIES_PER_STREAM,
+    RESET_RATE,
+    RESET_SPARE,
+    SETTINGS_BURST,
+    SETTINGS_RATE,
+    WINDOW_UPDATES,
+    WINDOW_UPDATES_PER_FRAME,
+    WINDOW_UPDATES_PER_STREAM,
+)
+
+
+class Bucket:
+    """`burst` at once, and `rate` a second."""
+
+    __slots__ = ("_at", "_burst", "_gain", "_level")
+
+    def __init__(self, burst: int, rate: int) -> None:
+        self._burst = self._level = burst * SECOND
+        self._gain = rate
+        self._at = 0
+
+    def take(self, now: int) -> bool:
+        """One more; False when there are too many. `now`: nanoseconds, of any clock that does not go back."""
+        level = self._level
+        if level < self._burst:
+            level = min(self._burst, level + (now - self._at) * self._gain)
+        self._at = now
+        self._level = level - SECOND
+        return level >= SECOND
+
+    def fill(self) -> None:
+        """As in the beginning."""
+        self._level = self._burst
+
+
+class Floods:
+    """What one peer may still send."""
+
+    __slots__ = ("_empty", "_pings", "_priorities", "_resets", "_settings", "_windows")
+
+    def __init__(self, streams: int) -> None:
+        """`streams`: how many may be open at once."""
+        self._resets = Bucket(streams + RESET_SPARE, RESET_RATE)
+        self._pings = Bucket(PING_BURST, PING_RATE)
+        self._settings = Bucket(SETTINGS_BURST, SETTINGS_RATE)
+        self._empty = Bucket(EMPTY_DATA_BURST, EMPTY_DATA_RATE)
+        self._windows = WINDOW_UPDATES
+        self._priorities = PRIORITIES_PER_STREAM
+
+    def opened(self) -> None:
+        """A stream was opened."""
+        self._priorities += PRIORITIES_PER_STREAM
+        self._windows += WINDOW_UPDATES_PER_STREAM
+
+    def sent(self, frames: int) -> None:
+        """So many frames of DATA went out."""
+        self._windows += WINDOW_UPDATES_PER_FRAME * frames
+
+    def reset(self, now: int) -> bool:
+        """A stream is reset, by the peer or because of it."""
+        return self._resets.take(now)
+
+    def ping(self, now: int) -> bool:
+        """A PING came."""
+        return self._pings.take(now)
+
+    def paid(self) -> None:
+        """HEADERS or DATA went out: PINGs may measure how fast."""
+        self._pings.fill()
+
+    def settings(self, now: int) -> bool:
+        """SETTINGS came."""
+        return self._settings.take(now)
+
+    def empty_data(self, now: int) -> bool:
+        """DATA came without a byte, and the stream goes on."""
+        return self._empty.take(now)
+
+    def window(self) -> bool:
+        """A WINDOW_UPDATE came."""
+        self._windows -= 1
+        return self._windows >= 0
+
+    def priority(self) -> bool:
+        """A PRIORITY came, or a frame of a type that nobody knows."""
+        self._priorities -= 1
+        return self._priorities >= 0

@@ -1,0 +1,546 @@
+"""What both sides of an HTTP/2 connection have in common (RFC 9113): frames in, frames out, windows, settings, floods.
+
+One pass over the bytes of a read: each frame is judged by its head, acted on where it lies, and forgotten. What a peer
+can make us keep is one unfinished frame, one header block, and an output within bounds. A role (`http2_server.py`,
+`http2_client.py`) says what headers, data and ends mean to it.
+
+A rule of the connection that is broken ends it: GOAWAY with a code of section 7 and a text that says which rule. A
+rule of one stream ends that stream with RST_STREAM. Frames that cost us and carry nothing are counted (`floods.py`).
+"""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+from cronoq_sansio import limits
+from cronoq_sansio.wire import http2_words as words
+from cronoq_sansio.wire.floods import Floods
+from cronoq_sansio.wire.frames import Fault as BlockFault
+from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList
+from cronoq_sansio.wire.hpack_encoder import Encoder
+from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream
+from cronoq_sansio.wire.http2_words import (
+    ACK,
+    CONTINUATION,
+    END_HEADERS,
+    END_STREAM,
+    ENHANCE_YOUR_CALM,
+    FLOW_CONTROL_ERROR,
+    FRAME_HEADER,
+    FRAME_SIZE_ERROR,
+    HEAD,
+    HEADERS,
+    LONG,
+    MAX_STREAM_ID,
+    MAX_WINDOW,
+    PADDED,
+    PROTOCOL_ERROR,
+    RST_STREAM,
+    SETTING,
+    SETTINGS,
+    STREAM_CLOSED,
+    WINDOW_UPDATE,
+    WITH_PRIORITY,
+    Fault,
+)
+
+_head = HEAD.unpack_from
+_pack = HEAD.pack
+_long = LONG.unpack_from
+_LATE = int(Breach.LATE)
+_HALF = int(State.ENDED)  #: states below have an entry
+
+
+class Http2Connection:
+    """One connection, of either role. Sending on a stream that is over, or after a failure, does nothing."""
+
+    __slots__ = (
+        "_block",
+        "_block_flags",
+        "_block_frames",
+        "_block_size",
+        "_block_stream",
+        "_buffer",
+        "_clock",
+        "_control",
+        "_decoder",
+        "_encoder",
+        "_floods",
+        "_highest",
+        "_lost",
+        "_moved_on",
+        "_out",
+        "_over",
+        "_peer_frame",
+        "_peer_window",
+        "_receive_window",
+        "_send_window",
+        "_settled",
+        "_streams",
+        "_window",
+        "closed",
+        "unsent",
+    )
+
+    TABLE: ClassVar[tuple[tuple[int, ...], ...]]
+    """Of `http2_streams`, for the role."""
+    PEER: ClassVar[str]
+    """What the other side is called in texts."""
+
+    def __init__(self, now: int, max_streams: int, window: int) -> None:
+        """`max_streams`: that may be open at once; `window`: bytes that each stream of the peer may send at first."""
+        self.closed = False
+        """Write what `take` gives, then close the socket."""
+        self.unsent = 0
+        """Bytes that wait for `take`."""
+        self._lost = 0
+        """Nanoseconds of `now` that do not count; `_clock` is without them."""
+        self._clock = now
+        self._buffer = b""
+        self._settled = False
+        """The peer's first SETTINGS are here."""
+        self._block: list[bytes] = []
+        """Parts of an unfinished header block …"""
+        self._block_stream = self._block_flags = self._block_size = self._block_frames = 0
+        """… its stream (0 = there is none), the flags of HEADERS, its bytes and frames."""
+        self._moved_on = False
+        """The last read has brought a frame to its end that left no header block open."""
+        self._decoder = Decoder(limits.MAX_HEADER_LIST)
+        self._encoder = Encoder()
+        self._floods = Floods(max_streams)
+        self._streams: dict[int, Stream] = {}
+        self._over = OverStreams()
+        self._highest = 0
+        """Of the streams that were opened, by whoever opens them here."""
+        self._window = window
+        self._receive_window = limits.CONNECTION_WINDOW
+        self._send_window = self._peer_window = words.DEFAULT_WINDOW
+        self._peer_frame = limits.MAX_FRAME
+        self._out: list[bytes] = []
+        self._control = 0
+        """Bytes of `_out` that the peer has caused and that carry nothing."""
+
+    # --- what a role says
+
+    def _whole(self, stream_id: int, buffer: bytes, start: int, following: int, end: int, events: list[Any]) -> int:
+        """HEADERS that are complete: where a message ends that is all there and all as usual, or 0."""
+        return 0
+
+    def _on_opened(self, stream_id: int, headers: HeaderList, *, ended: bool, events: list[Any]) -> None:
+        """The peer opens a stream."""
+        raise NotImplementedError
+
+    def _on_more_headers(
+        self, stream_id: int, stream: Stream, headers: HeaderList, *, ended: bool, events: list[Any]
+    ) -> None:
+        """Headers on a stream that is open."""
+        raise NotImplementedError
+
+    def _on_content(
+        self, stream_id: int, stream: Stream, data: bytes, size: int, *, ended: bool, events: list[Any]
+    ) -> None:
+        """DATA on a stream that is open; `size` with padding."""
+        raise NotImplementedError
+
+    def _on_over(self, stream_id: int, code: int, events: list[Any]) -> None:
+        """The stream was reset: by the peer, or because of it."""
+        raise NotImplementedError
+
+    def _on_window_opened(self, stream_id: int, events: list[Any]) -> None:
+        """More may be sent on the stream; 0 = on all of them."""
+        raise NotImplementedError
+
+    def _on_setting(self, name: int, number: int) -> None:
+        """A setting that means something to one role only."""
+
+    def _on_settled(self, events: list[Any]) -> None:
+        """SETTINGS were taken over."""
+
+    def _on_goaway(self, last: int, code: int, reason: bytes, events: list[Any]) -> None:
+        """The peer says goodbye."""
+        raise NotImplementedError
+
+    def _on_pong(self) -> None:
+        """A PING was answered."""
+
+    # --- in
+
+    def _receive_frames(self, buffer: bytes, at: int, events: list[Any]) -> None:
+        """Act on all whole frames from a place on, and keep the rest. Raises `Fault`."""
+        end = len(buffer)
+        self._moved_on = False
+        while end - at >= FRAME_HEADER and not self.closed:
+            high, low, kind, flags, stream_id = _head(buffer, at)
+            start = at + FRAME_HEADER
+            following = start + (high << 16 | low)
+            if following - start > limits.MAX_FRAME or self._block_stream or not self._settled:
+                self._check_order(following - start, kind, flags, stream_id)
+            if following > end:
+                break
+            if kind == HEADERS and flags == END_HEADERS:
+                whole = self._whole(stream_id, buffer, start, following, end, events)
+                if whole:
+                    at = whole
+                    self._moved_on = True
+                    continue
+            if kind < len(_FRAMES):
+                _FRAMES[kind](self, flags, stream_id & MAX_STREAM_ID, buffer[start:following], events)
+            elif not self._floods.priority():
+                raise Fault(ENHANCE_YOUR_CALM, "too many frames of unknown types")
+            at = following
+            if not self._block_stream:
+                self._moved_on = True
+        self._buffer = buffer[at:] if at < end else b""
+
+    def _check_order(self, length: int, kind: int, flags: int, stream_id: int) -> None:
+        """What of a frame can be judged by its head."""
+        if not self._settled and (kind != SETTINGS or flags & ACK):
+            raise Fault(PROTOCOL_ERROR, "the first frame must be SETTINGS")
+        if length > limits.MAX_FRAME:
+            raise Fault(FRAME_SIZE_ERROR, f"a frame of {length} bytes, at most {limits.MAX_FRAME} are allowed")
+        if self._block_stream and (kind != CONTINUATION or stream_id & MAX_STREAM_ID != self._block_stream):
+            raise Fault(PROTOCOL_ERROR, "a header block was interrupted")
+
+    @property
+    def _within_headers(self) -> bool:
+        """A header block is not complete, or what there is of a frame may be the beginning of one."""
+        buffer = self._buffer
+        return self._block_stream > 0 or (len(buffer) > 0 and (len(buffer) < 4 or buffer[3] in (HEADERS, CONTINUATION)))
+
+    def _on_data(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.1."""
+        size = len(payload)
+        self._take_window(size)
+        if flags & PADDED:
+            payload = words.unpad(payload)
+        ended = flags & END_STREAM
+        if not payload and not ended and not self._floods.empty_data(self._clock):
+            raise Fault(ENHANCE_YOUR_CALM, "too many DATA frames without a byte")
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._on_absent(stream_id, Input.DATA_END if ended else Input.DATA, "DATA", events)
+            return
+        state = self.TABLE[stream.state][Input.DATA_END if ended else Input.DATA]
+        if state >= _LATE:
+            self._break_stream(stream_id, STREAM_CLOSED, events)
+            return
+        stream.receive_window -= size
+        if stream.receive_window < 0:
+            raise Fault(FLOW_CONTROL_ERROR, "more DATA than the stream's window allows")
+        if stream.expected >= 0:
+            stream.expected -= len(payload)
+            if stream.expected < 0 or (ended and stream.expected):
+                self._break_stream(stream_id, PROTOCOL_ERROR, events)
+                return
+        stream.state = state
+        if state == State.ENDED:
+            del self._streams[stream_id]
+        self._on_content(stream_id, stream, payload, size, ended=bool(ended), events=events)
+
+    def _take_window(self, size: int) -> None:
+        """So many bytes of DATA came on the connection."""
+        self._receive_window -= size
+        if self._receive_window < limits.CONNECTION_WINDOW // 2:
+            if self._receive_window < 0:
+                raise Fault(FLOW_CONTROL_ERROR, "more DATA than the connection's window allows")
+            # Memory is bounded by the windows of the streams; this one is always opened again.
+            self._send(WINDOW_UPDATE, 0, 0, LONG.pack(limits.CONNECTION_WINDOW - self._receive_window))
+            self._receive_window = limits.CONNECTION_WINDOW
+
+    def _on_headers(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.2."""
+        if not stream_id:
+            raise Fault(PROTOCOL_ERROR, "HEADERS without a stream")
+        if flags & PADDED:
+            payload = words.unpad(payload)
+        if flags & WITH_PRIORITY:
+            if len(payload) < 5:
+                raise Fault(FRAME_SIZE_ERROR, "HEADERS too short for their priority")
+            if _long(payload)[0] & MAX_STREAM_ID == stream_id:
+                raise Fault(PROTOCOL_ERROR, "a stream that depends on itself")
+            payload = payload[5:]
+        if flags & END_HEADERS:
+            self._on_block(flags, stream_id, payload, events)
+        else:
+            self._block = [payload]
+            self._block_stream, self._block_flags = stream_id, flags
+            self._block_size, self._block_frames = len(payload), 1
+
+    def _on_continuation(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.10."""
+        if not self._block_stream:
+            raise Fault(PROTOCOL_ERROR, "CONTINUATION without HEADERS")
+        self._block_size += len(payload)
+        self._block_frames += 1
+        if self._block_size > limits.MAX_HEADER_BLOCK:
+            raise Fault(ENHANCE_YOUR_CALM, f"a header block above {limits.MAX_HEADER_BLOCK} bytes")
+        if self._block_frames > limits.MAX_CONTINUATIONS:
+            raise Fault(ENHANCE_YOUR_CALM, f"a header block in more than {limits.MAX_CONTINUATIONS} frames")
+        self._block.append(payload)
+        if flags & END_HEADERS:
+            block, self._block, self._block_stream = b"".join(self._block), [], 0
+            self._on_block(self._block_flags, stream_id, block, events)
+
+    def _on_block(self, flags: int, stream_id: int, block: bytes, events: list[Any]) -> None:
+        """A header block is complete. It is decoded whatever becomes of it: later ones refer to it."""
+        headers = self._decoder.decode(block)
+        if isinstance(headers, BlockFault):
+            raise Fault(headers.code, headers.reason)
+        ended = flags & END_STREAM
+        frame = Input.HEADERS_END if ended else Input.HEADERS
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            if self._on_absent(stream_id, frame, "HEADERS", events) <= _HALF:
+                self._on_opened(stream_id, headers, ended=bool(ended), events=events)
+            return
+        state = self.TABLE[stream.state][frame]
+        if state >= _LATE:
+            self._break_stream(stream_id, STREAM_CLOSED, events)
+            return
+        if ended and stream.expected > 0:
+            self._break_stream(stream_id, PROTOCOL_ERROR, events)
+            return
+        self._on_more_headers(stream_id, stream, headers, ended=bool(ended), events=events)
+
+    def _on_reset(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.4."""
+        if len(payload) != 4:
+            raise Fault(FRAME_SIZE_ERROR, "RST_STREAM must have 4 bytes")
+        if not self._floods.reset(self._clock):
+            raise Fault(ENHANCE_YOUR_CALM, "too many streams are reset")
+        stream = self._streams.pop(stream_id, None)
+        if stream is None:
+            self._on_absent(stream_id, Input.RST_STREAM, "RST_STREAM", events)
+            return
+        self._over.note(stream_id, State.RESET)
+        self._on_over(stream_id, _long(payload)[0], events)
+
+    def _on_window(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.9."""
+        if len(payload) != 4:
+            raise Fault(FRAME_SIZE_ERROR, "WINDOW_UPDATE must have 4 bytes")
+        if not self._floods.window():
+            raise Fault(ENHANCE_YOUR_CALM, "too many WINDOW_UPDATEs")
+        increment = _long(payload)[0] & MAX_WINDOW
+        if not stream_id:
+            self._send_window += increment
+            if not increment:
+                raise Fault(PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
+            if self._send_window > MAX_WINDOW:
+                raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
+            self._on_window_opened(0, events)
+            return
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            self._on_absent(stream_id, Input.WINDOW_UPDATE, "WINDOW_UPDATE", events)
+            return
+        stream.send_window += increment
+        if not increment:
+            self._break_stream(stream_id, PROTOCOL_ERROR, events)
+        elif stream.send_window > MAX_WINDOW:
+            self._break_stream(stream_id, FLOW_CONTROL_ERROR, events)
+        else:
+            self._on_window_opened(stream_id, events)
+
+    def _on_settings(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.5."""
+        if stream_id:
+            raise Fault(PROTOCOL_ERROR, "SETTINGS on a stream")
+        if not self._floods.settings(self._clock):
+            raise Fault(ENHANCE_YOUR_CALM, "too many SETTINGS")
+        if flags & ACK:
+            if payload:
+                raise Fault(FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS with a payload")
+            return
+        if len(payload) % SETTING.size:
+            raise Fault(FRAME_SIZE_ERROR, "SETTINGS of a length that is no multiple of 6")
+        for name, number in SETTING.iter_unpack(payload):
+            self._apply(name, number)
+        self._settled = True
+        self._reply(SETTINGS, ACK, 0, b"")
+        self._on_settled(events)
+        self._on_window_opened(0, events)
+
+    def _apply(self, name: int, number: int) -> None:
+        """Section 6.5.2."""
+        if name == words.TABLE_SIZE:
+            self._encoder.resize(number)
+        elif name == words.INITIAL_WINDOW:
+            if number > MAX_WINDOW:
+                raise Fault(FLOW_CONTROL_ERROR, "an initial window above 2^31 - 1")
+            for stream in self._streams.values():
+                stream.send_window += number - self._peer_window
+                if stream.send_window > MAX_WINDOW:
+                    raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
+            self._peer_window = number
+        elif name == words.MAX_FRAME_SIZE:
+            if not limits.MAX_FRAME <= number < 1 << 24:
+                raise Fault(PROTOCOL_ERROR, f"a largest frame of {number} bytes")
+            self._peer_frame = number
+        elif name == words.ENABLE_PUSH and number > 1:
+            raise Fault(PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
+        else:
+            self._on_setting(name, number)
+
+    def _on_ping(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.7."""
+        if len(payload) != 8:
+            raise Fault(FRAME_SIZE_ERROR, "PING must have 8 bytes")
+        if stream_id:
+            raise Fault(PROTOCOL_ERROR, "PING on a stream")
+        if not self._floods.ping(self._clock):
+            raise Fault(ENHANCE_YOUR_CALM, "too many PINGs")
+        if flags & ACK:
+            self._on_pong()
+        else:
+            self._reply(words.PING, ACK, 0, payload)
+
+    def _on_farewell(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.8."""
+        if len(payload) < 8:
+            raise Fault(FRAME_SIZE_ERROR, "GOAWAY must have 8 bytes at least")
+        if stream_id:
+            raise Fault(PROTOCOL_ERROR, "GOAWAY on a stream")
+        self._on_goaway(_long(payload)[0] & MAX_STREAM_ID, _long(payload, 4)[0], payload[8:], events)
+
+    def _on_priority(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 6.3: has no meaning any more, and must still be a frame."""
+        if not stream_id:
+            raise Fault(PROTOCOL_ERROR, "PRIORITY without a stream")
+        if not self._floods.priority():
+            raise Fault(ENHANCE_YOUR_CALM, "too many PRIORITY frames")
+        if len(payload) != 5:
+            self._break_any(stream_id, FRAME_SIZE_ERROR, events)
+        elif _long(payload)[0] & MAX_STREAM_ID == stream_id:
+            self._break_any(stream_id, PROTOCOL_ERROR, events)
+
+    def _on_push(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
+        """Section 8.4: a client cannot push, and a server was told not to."""
+        raise Fault(PROTOCOL_ERROR, "PUSH_PROMISE although push is off")
+
+    # --- streams that are over, or never were
+
+    def _state_of(self, stream_id: int) -> int:
+        """Of a stream without an entry."""
+        if stream_id > self._highest or not stream_id & 1:
+            return State.IDLE
+        return self._over.state(stream_id)
+
+    def _on_absent(self, stream_id: int, frame: int, name: str, events: list[Any]) -> int:
+        """A frame for a stream without an entry: the state after it, or a breach of the stream that was dealt with."""
+        if not stream_id:
+            raise Fault(PROTOCOL_ERROR, f"{name} without a stream")
+        state = self._state_of(stream_id)
+        if state == State.IDLE and not stream_id & 1:
+            raise Fault(PROTOCOL_ERROR, f"{name} on a stream of the wrong side")
+        found = self.TABLE[state][frame]
+        if found == Breach.PROTOCOL:
+            raise Fault(PROTOCOL_ERROR, f"{name} on a stream that was not opened")
+        if found == Breach.CLOSED:
+            raise Fault(STREAM_CLOSED, f"{name} on a stream that has ended")
+        if found == Breach.STREAM:
+            self._drop(stream_id, STREAM_CLOSED)
+        return found
+
+    def _break_any(self, stream_id: int, code: int, events: list[Any]) -> None:
+        """An error of a stream that may not be there."""
+        if stream_id in self._streams:
+            self._break_stream(stream_id, code, events)
+        elif self._state_of(stream_id) == State.IDLE:
+            raise Fault(code, "a malformed frame on a stream that was not opened")
+        else:
+            self._drop(stream_id, code)
+
+    def _break_stream(self, stream_id: int, code: int, events: list[Any]) -> None:
+        """The peer broke a rule of a stream (section 5.4.2)."""
+        self._drop(stream_id, code)
+        del self._streams[stream_id]
+        self._on_over(stream_id, code, events)
+
+    def _drop(self, stream_id: int, code: int) -> None:
+        """Reset a stream because of the peer: that costs, and counts like a reset of its own."""
+        if not self._floods.reset(self._clock):
+            raise Fault(ENHANCE_YOUR_CALM, "too many streams are reset")
+        self._reply(RST_STREAM, 0, stream_id, LONG.pack(code))
+        self._over.note(stream_id, State.DROPPED)
+
+    # --- out
+
+    def sendable(self, stream_id: int) -> int:
+        """How many bytes one `send_data` may carry now; 0 or less = wait until the window is opened."""
+        stream = self._streams.get(stream_id)
+        if stream is None:
+            return 0
+        return min(stream.send_window, self._send_window, self._peer_frame, words.MAX_DATA)
+
+    @property
+    def widest_window(self) -> int:
+        """The most that `sendable` can ever be for a stream, as far as the peer has said."""
+        return min(self._peer_window, self._peer_frame, words.MAX_DATA)
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End the stream at once; `code` as in RST_STREAM."""
+        if self._streams.pop(stream_id, None) is not None:
+            self._send(RST_STREAM, 0, stream_id, LONG.pack(code))
+            self._over.note(stream_id, State.DROPPED)
+            self._left()
+
+    def credit(self, stream_id: int, size: int) -> None:
+        """Let the peer send `size` more bytes on this stream."""
+        stream = self._streams.get(stream_id)
+        if stream is not None and size and not stream.state & State.REMOTE_ENDED:
+            stream.receive_window += size
+            self._send(WINDOW_UPDATE, 0, stream_id, LONG.pack(size))
+
+    def _left(self) -> None:
+        """A stream is over."""
+
+    def _write_block(self, flags: int, stream_id: int, block: bytes) -> None:
+        """HEADERS, and CONTINUATION for what one frame does not hold."""
+        size = self._peer_frame
+        if len(block) <= size:
+            self._send(HEADERS, flags | END_HEADERS, stream_id, block)
+            return
+        self._send(HEADERS, flags, stream_id, block[:size])
+        for at in range(size, len(block), size):
+            last = END_HEADERS if at + size >= len(block) else 0
+            self._send(CONTINUATION, last, stream_id, block[at : at + size])
+
+    def _send(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        length = len(payload)
+        self._out.append(_pack(length >> 16, length & 0xFFFF, kind, flags, stream_id) + payload)
+        self.unsent += FRAME_HEADER + length
+
+    def _reply(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
+        """Say what the peer has caused; one that does not read it is noticed."""
+        self._send(kind, flags, stream_id, payload)
+        self._control += FRAME_HEADER + len(payload)
+        if self._control > limits.MAX_UNSENT_CONTROL:
+            raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
+
+    def take(self, limit: int) -> bytes:
+        """Up to `limit` bytes to write to the socket."""
+        data = b"".join(self._out)
+        self._out.clear()
+        if len(data) > limit:
+            self._out.append(data[limit:])
+            data = data[:limit]
+        else:
+            self._control = 0
+        self.unsent -= len(data)
+        return data
+
+
+_Handler = Callable[[Http2Connection, int, int, bytes, list[Any]], None]
+_FRAMES: tuple[_Handler, ...] = (
+    Http2Connection._on_data,
+    Http2Connection._on_headers,
+    Http2Connection._on_priority,
+    Http2Connection._on_reset,
+    Http2Connection._on_settings,
+    Http2Connection._on_push,
+    Http2Connection._on_ping,
+    Http2Connection._on_farewell,
+    Http2Connection._on_window,
+    Http2Connection._on_continuation,
+)
+"""By type (section 6)."""

@@ -1,0 +1,419 @@
+"""HTTP/2 for a server (RFC 9113): bytes in -> our events; headers, data, trailers, resets -> bytes out; and its timers.
+
+- Nothing is sent before the peer's preface is complete, and the first wrong byte closes: what speaks HTTP/1.1 or TLS
+  here gets no HTTP/2 frames for an answer.
+- A request that is the usual one, headers that came before and then one DATA frame that ends it, is recognised whole.
+- A stream too many is refused (REFUSED_STREAM).
+- A stream that was answered before the peer's end lingers, so that the peer can stop; what it sends is dropped.
+- After a GOAWAY of the peer open streams end in order (section 6.8).
+
+Time. `now` is given with each call. Deadlines count time in which the process could read: when a timer fires later
+than `limits.LATE_TIMER`, all of them move by the lateness and one second more, so that the socket is read first.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.wire import http2_fields
+from cronoq_sansio.wire import http2_words as words
+from cronoq_sansio.wire.hpack_decoder import HeaderList
+from cronoq_sansio.wire.hpack_tables import Field
+from cronoq_sansio.wire.http2_connection import Http2Connection
+from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
+from cronoq_sansio.wire.http2_streams import State, Stream, table
+from cronoq_sansio.wire.http2_words import (
+    DATA,
+    END_STREAM,
+    ENHANCE_YOUR_CALM,
+    FRAME_HEADER,
+    GOAWAY,
+    HEAD,
+    LONG,
+    MAX_STREAM_ID,
+    NO_ERROR,
+    PING,
+    PING_PAYLOAD,
+    PREFACE,
+    PROTOCOL_ERROR,
+    REFUSED_STREAM,
+    SETTING,
+    SETTINGS,
+    SETTINGS_TIMEOUT,
+    WINDOW_UPDATE,
+    Fault,
+)
+
+_head = HEAD.unpack_from
+_pack = HEAD.pack
+_REMOTE_ENDED = int(State.REMOTE_ENDED)
+_LOCAL_ENDED = int(State.LOCAL_ENDED)
+_BOTH = int(State.ENDED)
+
+
+class Http2Server(Http2Connection):
+    """One connection. Sending on a stream that is over, or after a failure, does nothing.
+
+    `max_streams` bounds the open streams; `ping_interval` (ns) is how long the peer may be silent before it is pinged,
+    and `ping_timeout` how long after that until it counts as gone.
+    """
+
+    __slots__ = (
+        "_draining",
+        "_failed",
+        "_farewell",
+        "_headers_due",
+        "_heard",
+        "_idle_since",
+        "_lingering",
+        "_max_streams",
+        "_peer_leaves",
+        "_ping_interval",
+        "_ping_timeout",
+        "_pinged",
+        "_preface_due",
+        "_seen",
+    )
+
+    TABLE = table(server=True)
+    PEER = "the peer"
+
+    def __init__(self, *, max_streams: int, ping_interval: int, ping_timeout: int, now: int) -> None:
+        super().__init__(now, max_streams, limits.INITIAL_WINDOW)
+        self._max_streams = max_streams
+        self._ping_interval = ping_interval
+        self._ping_timeout = ping_timeout
+        self._seen = 0
+        """Bytes of the preface."""
+        self._lingering: dict[int, int] = {}
+        """Streams that we have ended and the peer has not, and when they are reset."""
+        self._failed = False
+        self._draining = False
+        self._farewell = False
+        self._peer_leaves = False
+        self._heard = now
+        self._pinged: int | None = None
+        self._idle_since = now
+        self._preface_due: int | None = now + limits.PREFACE_TIMEOUT
+        self._headers_due: int | None = None
+
+    # --- in
+
+    def receive(self, data: bytes, now: int) -> list[Event]:
+        """Bytes of the peer; what they mean, in order. Nothing after `closed`."""
+        events: list[Event] = []
+        if self.closed or not data:
+            return events
+        self._clock = self._heard = now - self._lost
+        self._pinged = None
+        try:
+            at = 0 if self._seen == len(PREFACE) else self._greet(data)
+            if self._seen == len(PREFACE):
+                self._receive_frames(self._buffer + data if self._buffer else data, at, events)
+            if self.unsent > limits.MAX_UNSENT:
+                raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
+        except Fault as fault:
+            self._fail(fault.code, fault.reason, events)
+        if self._block_stream or self._buffer:
+            self._watch_headers()
+        else:
+            self._headers_due = None
+        return events
+
+    def _greet(self, data: bytes) -> int:
+        """The preface, or a part of it: where it ends. Ours goes out when it is complete (section 3.4)."""
+        part = data[: len(PREFACE) - self._seen]
+        if not PREFACE.startswith(part, self._seen):
+            raise Fault(PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+        self._seen += len(part)
+        if self._seen == len(PREFACE):
+            values = (
+                (words.MAX_STREAMS, self._max_streams),
+                (words.INITIAL_WINDOW, limits.INITIAL_WINDOW),
+                (words.MAX_FRAME_SIZE, limits.MAX_FRAME),
+                (words.MAX_HEADER_LIST, limits.MAX_HEADER_LIST),
+            )
+            self._send(SETTINGS, 0, 0, b"".join(SETTING.pack(*entry) for entry in values))
+            self._send(WINDOW_UPDATE, 0, 0, LONG.pack(limits.CONNECTION_WINDOW - words.DEFAULT_WINDOW))
+        return len(part)
+
+    def _watch_headers(self) -> None:
+        if not self._within_headers:
+            self._headers_due = None
+        elif self._headers_due is None or self._moved_on:
+            self._headers_due = self._clock + limits.HEADERS_TIMEOUT
+
+    def _whole(self, stream_id: int, buffer: bytes, start: int, following: int, end: int, events: list[Any]) -> int:
+        begun = following + FRAME_HEADER
+        if begun > end:
+            return 0
+        high, low, kind, flags, of_stream = _head(buffer, following)
+        size = high << 16 | low
+        done = begun + size
+        if (
+            kind != DATA
+            or flags != END_STREAM
+            or of_stream != stream_id
+            or done > end
+            or size > limits.MAX_FRAME
+            or stream_id != self._highest + 2
+            or len(self._streams) >= self._max_streams
+        ):
+            return 0
+        headers = self._decoder.known(buffer[start:following])
+        if headers is None or headers.fault != "" or headers.length >= 0:
+            return 0
+        self._take_window(size)
+        self._highest = stream_id
+        self._floods.opened()
+        self._streams[stream_id] = Stream(_REMOTE_ENDED, self._peer_window, 0)
+        events.append(Request(stream_id, headers, True, buffer[begun:done]))
+        return done
+
+    def _on_opened(self, stream_id: int, headers: HeaderList, *, ended: bool, events: list[Any]) -> None:
+        if stream_id > self._highest + 2:
+            self._over.skip(self._highest + 2, stream_id - 2)
+        self._highest = stream_id
+        self._floods.opened()
+        if len(self._streams) >= self._max_streams:
+            self._drop(stream_id, REFUSED_STREAM)
+            return
+        fields = headers.fields
+        if headers.fault is None:
+            headers.fault = http2_fields.request_fault(fields)
+            length = http2_fields.content_length(fields)
+            if length is None:
+                headers.fault = headers.fault or "a content-length that cannot be read"
+            else:
+                headers.length = length
+        if headers.fault or (ended and headers.length > 0):
+            self._drop(stream_id, PROTOCOL_ERROR)
+            return
+        stream = Stream(_REMOTE_ENDED if ended else 0, self._peer_window, self._window)
+        stream.expected = headers.length
+        self._streams[stream_id] = stream
+        events.append(Request(stream_id, headers, ended, b""))
+
+    def _on_more_headers(
+        self, stream_id: int, stream: Stream, headers: HeaderList, *, ended: bool, events: list[Any]
+    ) -> None:
+        """Trailers; they end the stream (section 8.1)."""
+        if not ended or http2_fields.trailers_fault(headers.fields):
+            self._break_stream(stream_id, PROTOCOL_ERROR, events)
+            return
+        stream.state |= _REMOTE_ENDED
+        if stream.state == _BOTH:
+            del self._streams[stream_id]
+        self._on_content(stream_id, stream, b"", 0, ended=True, events=events)
+
+    def _on_content(
+        self, stream_id: int, stream: Stream, data: bytes, size: int, *, ended: bool, events: list[Any]
+    ) -> None:
+        if not stream.state & _LOCAL_ENDED:
+            events.append(Data(stream_id, data, size, ended))
+        elif ended:
+            self._lingering.pop(stream_id, None)
+            self._left()
+        else:
+            self._discard(stream_id, stream, size)
+
+    def _discard(self, stream_id: int, stream: Stream, size: int) -> None:
+        """Some clients look at the answer only when their message is out: let them send, while the stream lingers."""
+        stream.linger += size
+        if stream.linger >= limits.INITIAL_WINDOW // 4:
+            self.credit(stream_id, stream.linger)
+            stream.linger = 0
+
+    def _on_over(self, stream_id: int, code: int, events: list[Any]) -> None:
+        events.append(Reset(stream_id))
+        self._lingering.pop(stream_id, None)
+        self._left()
+
+    def _on_window_opened(self, stream_id: int, events: list[Any]) -> None:
+        events.append(WindowOpened(stream_id))
+
+    def _on_setting(self, name: int, number: int) -> None:
+        """A client may say how many streams we may push: none, whatever it says."""
+
+    def _on_settled(self, events: list[Any]) -> None:
+        if self._preface_due is not None:
+            self._preface_due = None
+            self._idle_since = self._clock
+
+    def _on_goaway(self, last: int, code: int, reason: bytes, events: list[Any]) -> None:
+        self._peer_leaves = True
+        self._close_when_left()
+
+    # --- out
+
+    def send_headers(
+        self, stream_id: int, fields: Sequence[Field], once: Iterable[Field] = (), *, end: bool = False
+    ) -> None:
+        """Response headers, or trailers when headers went out before; `end`: nothing follows.
+
+        `fields` are such as come again and again, `once` those that do not.
+        """
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.state & _LOCAL_ENDED:
+            return
+        self._write_block(END_STREAM if end else 0, stream_id, self._encoder.encode(fields, once))
+        self._floods.paid()
+        if end:
+            self._end_local(stream_id, stream)
+
+    def send_data(self, stream_id: int, data: bytes) -> None:
+        """One DATA frame of at most `sendable` bytes."""
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.state & _LOCAL_ENDED:
+            return
+        size = len(data)
+        stream.send_window -= size
+        self._send_window -= size
+        self._send(DATA, 0, stream_id, data)
+        self._floods.sent(1)
+
+    def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
+        """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""
+        stream = self._streams.get(stream_id)
+        if stream is None or stream.state & _LOCAL_ENDED:
+            return True
+        size = len(data)
+        if size > stream.send_window or size > self._send_window or size > self._peer_frame:
+            return False
+        self._send_window -= size
+        encode = self._encoder.encode
+        head, tail = encode(fields), encode(trailers)
+        self._out.append(
+            b"".join(
+                (
+                    _pack(0, len(head), words.HEADERS, words.END_HEADERS, stream_id),
+                    head,
+                    _pack(size >> 16, size & 0xFFFF, DATA, 0, stream_id),
+                    data,
+                    _pack(0, len(tail), words.HEADERS, words.END_HEADERS | END_STREAM, stream_id),
+                    tail,
+                )
+            )
+        )
+        self.unsent += 3 * FRAME_HEADER + len(head) + size + len(tail)
+        self._floods.sent(1)
+        self._end_local(stream_id, stream)
+        return True
+
+    def drain(self) -> None:
+        """Announce the end (section 6.8): GOAWAY with the highest id; new streams are still taken."""
+        if not self._draining and not self.closed and self._seen == len(PREFACE):
+            self._draining = True
+            self._goaway(MAX_STREAM_ID, NO_ERROR, b"")
+
+    def finish(self) -> None:
+        """`closed` from here on; the final GOAWAY, with the last stream that was looked at, follows what is sent."""
+        if not self.closed:
+            self.closed = True
+            self._farewell = self._seen == len(PREFACE)
+
+    def wants_write(self) -> bool:
+        """Whether `take` has something."""
+        return self.unsent > 0 or self._farewell
+
+    def take(self, limit: int, *, more: bool = False) -> bytes:
+        """Up to `limit` bytes to write to the socket; `more`: the caller has not sent all yet, so no farewell.
+
+        Many clients drop their streams when they see the final GOAWAY: it comes last.
+        """
+        if self._farewell and not more:
+            self._farewell = False
+            self._goaway(self._highest, NO_ERROR, b"")
+        return super().take(limit)
+
+    def _goaway(self, last_stream: int, code: int, why: bytes) -> None:
+        self._send(GOAWAY, 0, 0, LONG.pack(last_stream) + LONG.pack(code) + why)
+
+    # --- ends
+
+    def _end_local(self, stream_id: int, stream: Stream) -> None:
+        stream.state |= _LOCAL_ENDED
+        if stream.state == _BOTH:
+            del self._streams[stream_id]
+            self._left()
+        else:
+            # Answered early. Some clients lose the answer when a reset follows at once, so they get time to stop.
+            self._lingering[stream_id] = self._clock + limits.STREAM_LINGER
+
+    def _left(self) -> None:
+        if not self._streams:
+            self._idle_since = self._clock
+            self._close_when_left()
+
+    def _close_when_left(self) -> None:
+        if self._peer_leaves and not self._streams:
+            self.finish()
+
+    def _fail(self, code: int, reason: str, events: list[Any]) -> None:
+        if self._failed:
+            return
+        if self._seen == len(PREFACE):
+            self._goaway(self._highest, code, reason.encode())
+        self._failed = self.closed = True
+        self._streams.clear()
+        self._lingering.clear()
+        self._buffer = b""
+        self._block = []
+        self._block_stream = 0
+        events.append(Failed(reason))
+
+    # --- time
+
+    def next_timeout(self) -> int | None:
+        """When `handle_timer` is due, on the scale of `now`; None = never."""
+        if self.closed:
+            return None
+        if self._preface_due is not None:
+            return self._preface_due + self._lost
+        due = self._next_ping()
+        if self._headers_due is not None:
+            due = min(due, self._headers_due)
+        if not self._streams:
+            due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
+        elif self._lingering:
+            due = min(due, next(iter(self._lingering.values())))
+        return due + self._lost
+
+    def _next_ping(self) -> int:
+        if self._pinged is not None:
+            return self._pinged + self._ping_timeout
+        return self._heard + self._ping_interval
+
+    def handle_timer(self, now: int) -> list[Event]:
+        """Act on whatever is due."""
+        events: list[Event] = []
+        due = self.next_timeout()
+        if due is None or now < due:
+            return events
+        if now - due > limits.LATE_TIMER:
+            self._lost += now - due + SECOND
+            return events
+        clock = self._clock = now - self._lost
+        if self._preface_due is not None and clock >= self._preface_due:
+            self._fail(SETTINGS_TIMEOUT, "no HTTP/2 preface and SETTINGS within 5 s", events)
+        elif self._headers_due is not None and clock >= self._headers_due:
+            self._fail(ENHANCE_YOUR_CALM, "header block not complete within 10 s", events)
+        elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
+            self._fail(NO_ERROR, "ping not answered", events)
+        elif not self._streams and clock >= self._idle_since + limits.IDLE_TIMEOUT:
+            self.finish()
+        else:
+            self._end_lingering()
+            if self._pinged is None and clock >= self._heard + self._ping_interval:
+                self._send(PING, 0, 0, PING_PAYLOAD)
+                self._pinged = clock
+        return events
+
+    def _end_lingering(self) -> None:
+        while self._lingering:
+            stream_id, due = next(iter(self._lingering.items()))
+            if due > self._clock:
+                return
+            del self._lingering[stream_id]
+            self.reset(stream_id, NO_ERROR)

@@ -77,6 +77,7 @@ HEADERS_TIMEOUT = 10 * SECOND  #: a header block that is not complete by then
 IDLE_TIMEOUT = 300 * SECOND  #: a connection without an open stream
 STREAM_STALL_TIMEOUT = 30 * SECOND  #: a stream whose unsent bytes or half-received message make no progress
 MAX_UNSENT = 1 << 20  #: bytes queued for the socket of one connection
+MAX_PROMPT = 128 << 10  #: unsent bytes of a connection up to which an answer is encoded at once
 MAX_UNSENT_CONTROL = 64 << 10  #: of these, replies to PING and SETTINGS
 MAX_HEADER_BLOCK = 64 << 10  #: raw, over HEADERS and CONTINUATION
 MAX_HEADER_LIST = 16 << 10  #: decoded; server.md section 3

@@ -8,7 +8,8 @@ from h2.settings import SettingCodes
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.http2 import Data, Event, Failed, Http2Server, Request, Reset, WindowOpened
+from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
+from cronoq_sansio.wire.http2_server import Http2Server
 from tests.wire import raw
 from tests.wire.peer import Peer
 

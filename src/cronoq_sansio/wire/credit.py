@@ -21,7 +21,7 @@ from cronoq_sansio.limits import INITIAL_WINDOW, MESSAGE_WINDOW
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
-    from cronoq_sansio.wire.http2 import Http2Server
+    from cronoq_sansio.wire.http2_server import Http2Server
 
 _STEP = INITIAL_WINDOW // 2  #: small messages get credit in portions of this, so that each costs no WINDOW_UPDATE
 

@@ -28,12 +28,16 @@ from cronoq_sansio.service.messages import (
     WorkerStream,
 )
 from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.wire import http2, status
+from cronoq_sansio.wire import http2_events as http2
+from cronoq_sansio.wire import status
 from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
-from cronoq_sansio.wire.framing import PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_stream import GrpcStream
-from cronoq_sansio.wire.http2 import Http2Server
+from cronoq_sansio.wire.hpack_decoder import HeaderList
+from cronoq_sansio.wire.hpack_tables import Field
+from cronoq_sansio.wire.http2_server import Http2Server
 from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, parse_timeout
 from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
@@ -67,8 +71,10 @@ class GrpcServer:
         self._authenticate = authenticate
         self._refusal = refusal
         self._now = now
+        self._calls: dict[int, QuickCall] = {}
+        """Calls that were recognised whole and are not answered."""
         self._streams: dict[int, GrpcStream] = {}
-        """Every stream until its trailers are out or it was reset, oldest first."""
+        """Every other stream until its trailers are out or it was reset, oldest first."""
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
         self._crowded: deque[GrpcStream] = deque()
@@ -108,35 +114,53 @@ class GrpcServer:
         return events
 
     def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
-        headers = event.headers
-        fields = dict(headers)
-        refusal = _refuse_http(fields, len(headers))
-        if refusal is not None:
-            self.http2.send_headers(event.stream_id, refusal, end=True)
+        admitted = self._admit(event.stream_id, event.headers)
+        if admitted is None:
             return
-        found = self._admit(fields, headers)
-        if isinstance(found, Rejection):
-            self.http2.send_headers(event.stream_id, status.trailers_only(found), end=True)
+        route, timeout = admitted.route, admitted.timeout
+        deadline = None if timeout is None else self._now + timeout
+        if event.data and route.unary and self._on_whole(event, admitted, deadline, events):
             return
-        route, principal = found
-        timeout = fields.get(b"grpc-timeout")
-        allowed = None if timeout is None else parse_timeout(timeout)
-        if timeout is not None and allowed is None:
-            self.http2.send_headers(event.stream_id, status.trailers_only(_BAD_TIMEOUT), end=True)
-            return
-        stream = GrpcStream(self, event.stream_id, route, principal)
-        stream.gzip = fields.get(b"grpc-encoding") == b"gzip"
+        stream = GrpcStream(self, event.stream_id, route, admitted.principal)
+        stream.gzip = admitted.gzip
         self._streams[event.stream_id] = stream
         self._stalls.arm(self._now)
         if route.streaming:
             worker = stream.worker = WorkerStream(stream)
-            events.append(WorkerConnected(worker, principal))
-        elif allowed is not None:
-            stream.deadline = self._now + allowed
-        if event.ended:
+            events.append(WorkerConnected(worker, admitted.principal))
+        else:
+            stream.deadline = deadline
+        if event.data:
+            self._on_data(http2.Data(event.stream_id, event.data, 0, True), events)
+        elif event.ended:
             self._on_remote_end(stream, events)
 
-    def _admit(self, fields: dict[bytes, bytes], headers: Headers) -> tuple[Route, Principal] | Rejection:
+    def _admit(self, stream_id: int, headers: HeaderList) -> "_Admitted | None":
+        """Who may call what; None = refused, and told so. It is looked at once for a block that comes again."""
+        admitted = headers.memo
+        if type(admitted) is not _Admitted or admitted.authenticate is not self._authenticate:
+            found = self._look(headers.fields)
+            if isinstance(found, _Refused):
+                self.http2.send_headers(stream_id, found.fields, found.once, end=True)
+                return None
+            admitted = headers.memo = found
+        refused = None if self._refusal is None else self._refusal()
+        if refused is None:
+            refused = admitted.fault
+        if refused is not None:
+            self.http2.send_headers(stream_id, status.RESPONSE, status.trailers(refused), end=True)
+            return None
+        return admitted
+
+    def _look(self, headers: list[Field]) -> "_Admitted | _Refused":
+        fields = dict(headers)
+        refusal = _refuse_http(fields, len(headers))
+        if refusal is not None:
+            return _Refused((), refusal)
+        found = self._judge(fields, headers)
+        return found if isinstance(found, _Admitted) else _Refused(status.RESPONSE, status.trailers(found))
+
+    def _judge(self, fields: dict[bytes, bytes], headers: list[Field]) -> "_Admitted | Rejection":
         path = fields.get(b":path", b"")
         route = ROUTES.get(path)
         if route is None:
@@ -149,13 +173,38 @@ class GrpcServer:
             return principal
         if not allows(principal, route.role):
             return Rejection(Code.PERMISSION_DENIED, f"{route.name} needs the role {route.role}")
-        refused = None if self._refusal is None else self._refusal()
-        if refused is not None:
-            return refused
-        if fields.get(b"grpc-encoding", b"identity") not in (b"identity", b"gzip"):
+        fault = None
+        encoding, timeout, allowed = fields.get(b"grpc-encoding", b"identity"), fields.get(b"grpc-timeout"), None
+        if encoding not in (b"identity", b"gzip"):
             details = (("grpc-accept-encoding", "identity,gzip"),)
-            return Rejection(Code.UNIMPLEMENTED, "grpc-encoding: only identity and gzip are supported", details)
-        return route, principal
+            text = "grpc-encoding: only identity and gzip are supported"
+            fault = Rejection(Code.UNIMPLEMENTED, text, details)
+        elif timeout is not None:
+            allowed = parse_timeout(timeout)
+            if allowed is None:
+                fault = _BAD_TIMEOUT
+        deadline = None if route.streaming else allowed
+        return _Admitted(self._authenticate, route, principal, deadline, encoding == b"gzip", fault)
+
+    def _on_whole(
+        self, event: http2.Request, admitted: "_Admitted", deadline: int | None, events: list[ServiceEvent]
+    ) -> bool:
+        """The usual case: the whole call is one message, not compressed. False = it is not."""
+        data = event.data
+        flags, size = PREFIX.unpack_from(data) if len(data) >= PREFIX_SIZE else (1, 0)
+        if flags or size != len(data) - PREFIX_SIZE or size > self._limits.max_message_bytes:
+            return False
+        decode = admitted.route.decode
+        assert decode is not None
+        decoded = decode(data[PREFIX_SIZE:], self._limits)
+        if type(decoded) is Rejection:
+            self.http2.send_headers(event.stream_id, status.RESPONSE, status.trailers(decoded), end=True)
+            return True
+        quick = QuickCall(self, event.stream_id, admitted.route, admitted.principal)
+        self._calls[event.stream_id] = quick
+        assert quick.call is not None
+        events.append(CallReceived(quick.call, admitted.principal, decoded, deadline))  # type: ignore[arg-type]
+        return True
 
     def _on_data(self, event: http2.Data, events: list[ServiceEvent]) -> None:
         stream = self._streams.get(event.stream_id)
@@ -254,6 +303,10 @@ class GrpcServer:
             stream.abandon()
 
     def _on_reset(self, event: http2.Reset, events: list[ServiceEvent]) -> None:
+        quick = self._calls.get(event.stream_id)
+        if quick is not None:
+            self._end_call(quick, events)
+            return
         stream = self._streams.get(event.stream_id)
         if stream is not None:
             self._end_stream(stream, "the stream was reset", events)
@@ -303,6 +356,31 @@ class GrpcServer:
                 self.schedule(stream)
         return connection.take(limit, more=bool(ready))
 
+    def prompt(self) -> bool:
+        """Whether an answer may be put into the output at once: there is room, and nobody waits for it."""
+        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready
+
+    def grow(self, quick: QuickCall) -> GrpcStream:
+        """A call whose answer has to wait becomes a stream."""
+        stream = GrpcStream(self, quick.id, quick.route, quick.principal)
+        stream.call = quick.call
+        stream.remote_ended = True
+        self.forget_call(quick)
+        self._streams[quick.id] = stream
+        if stream.call is not None:
+            stream.call.sink = stream
+        return stream
+
+    def forget_call(self, quick: QuickCall) -> None:
+        """The call is over: its answer is out, or it was reset."""
+        quick.over = True
+        self._calls.pop(quick.id, None)
+
+    def _end_call(self, quick: QuickCall, events: list[ServiceEvent]) -> None:
+        if quick.call is not None:
+            events.append(CallEnded(quick.call))
+        self.forget_call(quick)
+
     def schedule(self, stream: GrpcStream) -> None:
         """The stream has something to send."""
         stream.crowded = False
@@ -331,6 +409,10 @@ class GrpcServer:
 
     def finish(self) -> None:
         """Last step: what is open ends as UNAVAILABLE, the peer learns which stream was the last; `closed`."""
+        for quick in list(self._calls.values()):
+            if quick.call is not None:
+                self._late_events.append(CallEnded(quick.call))
+            quick.reject(_FINISHED)
         for stream in list(self._streams.values()):
             if stream.call is not None:
                 self._late_events.append(CallEnded(stream.call))
@@ -344,6 +426,8 @@ class GrpcServer:
 
         Worker streams stay open until `finish`, or until `GrpcStream.close` of one of `worker_streams()`.
         """
+        for quick in list(self._calls.values()):
+            quick.reject(rejection)
         for stream in list(self._streams.values()):
             if stream.call is not None:
                 stream.reject(rejection)
@@ -394,6 +478,8 @@ class GrpcServer:
         self.forget(stream)
 
     def _end_all(self, why: str, events: list[ServiceEvent]) -> None:
+        for quick in list(self._calls.values()):
+            self._end_call(quick, events)
         for stream in list(self._streams.values()):
             self._end_stream(stream, why, events)
         self._ready.clear()
@@ -439,6 +525,40 @@ def _refuse_http(fields: dict[bytes, bytes], count: int) -> Headers | None:
     if not is_grpc(fields.get(b"content-type", b"")):
         return status.http_refusal(415, "content-type must be application/grpc")
     return None
+
+
+class _Admitted:
+    """What the headers of a call ask for, by somebody who may."""
+
+    __slots__ = ("authenticate", "fault", "gzip", "principal", "route", "timeout")
+
+    def __init__(
+        self,
+        authenticate: Authenticate,
+        route: Route,
+        principal: Principal,
+        timeout: int | None,
+        gzip: bool,
+        fault: Rejection | None,
+    ) -> None:
+        self.authenticate = authenticate
+        """Whoever has looked: the credentials of another one are others."""
+        self.route = route
+        self.principal = principal
+        self.timeout = timeout
+        self.gzip = gzip
+        self.fault = fault
+        """What is wrong with the call beside that: it is looked at when calls are served at all."""
+
+
+class _Refused:
+    """What somebody is told who may not."""
+
+    __slots__ = ("fields", "once")
+
+    def __init__(self, fields: tuple[Field, ...], once: Headers) -> None:
+        self.fields = fields
+        self.once = once
 
 
 _HANDLERS: dict[type, Callable[[GrpcServer, Any, list[ServiceEvent]], None]] = {

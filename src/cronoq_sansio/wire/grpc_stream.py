@@ -210,8 +210,11 @@ class GrpcStream:
             if self.queue or self.partial is not None:
                 return size
         if self.closing:
-            fields = status.trailers(self.rejection) if self.headers_sent else status.trailers_only(self.rejection)
-            http2.send_headers(self.id, fields, end=True)
+            head = () if self.headers_sent else status.RESPONSE
+            if self.rejection is None:
+                http2.send_headers(self.id, head + status.OK, end=True)
+            else:
+                http2.send_headers(self.id, head, status.trailers(self.rejection), end=True)
             self.connection.forget(self)
         return size
 

@@ -8,8 +8,8 @@ What a peer can make this keep: a dynamic table of `DEFAULT_TABLE` bytes, and `_
 What it can make this do: a list is built up to `max_list` bytes, so a block of references to one large entry stops there.
 """
 
+from cronoq_sansio.values import value
 from cronoq_sansio.wire import huffman
-from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM, Fault
 from cronoq_sansio.wire.hpack_tables import (
     DEFAULT_TABLE,
     FIRST_DYNAMIC,
@@ -21,12 +21,21 @@ from cronoq_sansio.wire.hpack_tables import (
     STATIC,
     Field,
 )
+from cronoq_sansio.wire.http2_words import COMPRESSION_ERROR, ENHANCE_YOUR_CALM
 
-COMPRESSION_ERROR = 9  #: RFC 9113 section 7
 _MAX_KEPT = 64  #: blocks; a client has few methods and tokens
 _MAX_BLOCK = 256  #: bytes of a block that is kept
 _MAX_INTEGER = 4  #: bytes after the first: 2**28, above every length and index that can be meant
 _MAX_RESIZES = 2  #: at the beginning of a block (section 4.2): the smallest and the last
+
+
+@value
+class Unreadable:
+    """A block that cannot be read, or is too much; the connection must end."""
+
+    code: int
+    """Of RFC 9113 section 7."""
+    reason: str
 
 
 class HeaderList:
@@ -45,7 +54,7 @@ class HeaderList:
 
 
 class Decoder:
-    """Of one direction of one connection. After a `Fault` it is not to be used any more."""
+    """Of one direction of one connection. After a `Unreadable` it is not to be used any more."""
 
     __slots__ = ("_allowed", "_entries", "_kept", "_limit", "_max_list", "_size")
 
@@ -58,7 +67,7 @@ class Decoder:
         self._limit = self._allowed = DEFAULT_TABLE
         self._kept: dict[bytes, HeaderList] = {}
 
-    def decode(self, block: bytes) -> HeaderList | Fault:
+    def decode(self, block: bytes) -> HeaderList | Unreadable:
         """The header list of a whole block. A fault is of the connection: what follows cannot be read any more."""
         known = self._kept.get(block)
         if known is not None:
@@ -69,7 +78,7 @@ class Decoder:
             if at < 0:
                 return _malformed("a table size that is not allowed")
         found = self._fields(block, at)
-        if isinstance(found, Fault):
+        if isinstance(found, Unreadable):
             return found
         fields, still = found
         headers = HeaderList(fields)
@@ -83,7 +92,7 @@ class Decoder:
         """The header list of a block that came before and still means the same."""
         return self._kept.get(block)
 
-    def _fields(self, block: bytes, at: int) -> tuple[list[Field], bool] | Fault:
+    def _fields(self, block: bytes, at: int) -> tuple[list[Field], bool] | Unreadable:
         """The fields from a place on, and whether the table stands still."""
         fields: list[Field] = []
         room, end, still = self._max_list, len(block), True
@@ -118,7 +127,7 @@ class Decoder:
                     still = False
             room -= len(field[0]) + len(field[1]) + OVERHEAD
             if room < 0:
-                return Fault(ENHANCE_YOUR_CALM, f"header list above {self._max_list} bytes")
+                return Unreadable(ENHANCE_YOUR_CALM, f"header list above {self._max_list} bytes")
             fields.append(field)
         return fields, still
 
@@ -192,5 +201,5 @@ def _string(block: bytes, at: int) -> tuple[bytes | None, int]:
     return (huffman.decode(text) if first & HUFFMAN else text), end
 
 
-def _malformed(what: str) -> Fault:
-    return Fault(COMPRESSION_ERROR, f"header block: {what}")
+def _malformed(what: str) -> Unreadable:
+    return Unreadable(COMPRESSION_ERROR, f"header block: {what}")

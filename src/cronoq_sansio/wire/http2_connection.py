@@ -14,8 +14,7 @@ from typing import Any, ClassVar
 from cronoq_sansio import limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.floods import Floods
-from cronoq_sansio.wire.frames import Fault as BlockFault
-from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList
+from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList, Unreadable
 from cronoq_sansio.wire.hpack_encoder import Encoder
 from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream
 from cronoq_sansio.wire.http2_words import (
@@ -283,7 +282,7 @@ class Http2Connection:
     def _on_block(self, flags: int, stream_id: int, block: bytes, events: list[Any]) -> None:
         """A header block is complete. It is decoded whatever becomes of it: later ones refer to it."""
         headers = self._decoder.decode(block)
-        if isinstance(headers, BlockFault):
+        if isinstance(headers, Unreadable):
             raise Fault(headers.code, headers.reason)
         ended = flags & END_STREAM
         frame = Input.HEADERS_END if ended else Input.HEADERS

@@ -6,7 +6,10 @@ from cronoq_sansio.wire.hpack_decoder import HeaderList
 
 @value
 class Request:
-    """A peer opened a stream. The header list is well formed (`http2_fields.py`) and within the limits, except that it may have too many fields."""
+    """A peer opened a stream.
+
+    The header list is well formed (`http2_fields.py`) and within the limits, but it may have too many fields.
+    """
 
     stream_id: int
     headers: HeaderList

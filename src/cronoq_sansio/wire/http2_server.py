@@ -150,7 +150,7 @@ class Http2Server(Http2Connection):
             return 0
         high, low, kind, flags, of_stream = _head(buffer, following)
         size = high << 16 | low
-        done = begun + size
+        done: int = begun + size
         if (
             kind != DATA
             or flags != END_STREAM

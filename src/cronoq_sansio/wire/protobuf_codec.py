@@ -72,6 +72,11 @@ class Route:
     events: bool = False
     """True for `Tasks.Watch`, the only method with one request and a stream of answers."""
 
+    @property
+    def unary(self) -> bool:
+        """One request and one answer."""
+        return not (self.streaming or self.events)
+
 
 # --- requests
 

@@ -7,25 +7,19 @@ from cronoq_sansio.errors import MAPPINGS, Code, Rejection
 from cronoq_sansio.limits import MAX_STATUS_MESSAGE
 from cronoq_sansio.wire.metadata import Headers, encode_entry, percent_encode
 
-RESPONSE: Headers = [(b":status", b"200"), (b"content-type", b"application/grpc")]
-OK: Headers = [(b"grpc-status", b"0")]
+RESPONSE = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+OK = ((b"grpc-status", b"0"),)
+"""What goes with nearly every answer."""
 
 
-def trailers(rejection: Rejection | None) -> Headers:
-    """The trailers of a call; None = success. Details of the rejection become metadata."""
-    if rejection is None:
-        return OK
+def trailers(rejection: Rejection) -> Headers:
+    """The trailers of a call that failed. Details of the rejection become metadata."""
     fields = [
         (b"grpc-status", b"%d" % MAPPINGS[rejection.code].grpc),
         (b"grpc-message", percent_encode(rejection.message, MAX_STATUS_MESSAGE)),
     ]
     fields.extend(encode_entry(name, value) for name, value in rejection.details)
     return fields
-
-
-def trailers_only(rejection: Rejection | None) -> Headers:
-    """The whole answer of a call that ends before any message was sent."""
-    return RESPONSE + trailers(rejection)
 
 
 def http_refusal(status: int, message: str) -> Headers:

@@ -1,4 +1,4 @@
-"""HTTP/2 for a server (RFC 9113): bytes in -> our events; headers, data, trailers, resets -> bytes out; and its timers.
+"""HTTP/2 for a server on h2: what `http2_server.py` does, by another hand, for diagnosis (`[server] http2 = "h2"`).
 
 h2 does the framing, HPACK and stream states. It is used plainly and none of its types leave this file, so that another
 machine can take its place. What h2 leaves open is settled here:
@@ -17,7 +17,7 @@ Time. `now` is given with each call. Deadlines count time in which the process c
 than `limits.LATE_TIMER`, all of them move by the lateness and one second more, so that the socket is read first.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from h2.config import H2Configuration
@@ -37,62 +37,17 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.values import value
 from cronoq_sansio.wire import frames
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
-from cronoq_sansio.wire.metadata import Headers
+from cronoq_sansio.wire.hpack_decoder import HeaderList
+from cronoq_sansio.wire.hpack_tables import Field
+from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
 
 MAX_STREAM_ID = 2**31 - 1
 MAX_DATA = 4 * limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
 PING = b"cronoq\0\0"  #: payload of our own pings
 
 _REMOTE_ENDED, _LOCAL_ENDED = 1, 2
-
-
-@value
-class Request:
-    """A peer opened a stream. The header list is within the limits, except that it may have too many fields."""
-
-    stream_id: int
-    headers: Headers
-    """Pseudo-header fields first; names in lower case."""
-    ended: bool
-    """Nothing follows."""
-
-
-@value
-class Data:
-    """A DATA frame, or (empty, `ended`) the peer's trailers."""
-
-    stream_id: int
-    data: bytes
-    size: int
-    """What it took from the stream's window, padding included; `credit` gives it back."""
-    ended: bool
-
-
-@value
-class Reset:
-    """The stream is over without a regular end."""
-
-    stream_id: int
-
-
-@value
-class WindowOpened:
-    """More may be sent on this stream; 0 = on all of them."""
-
-    stream_id: int
-
-
-@value
-class Failed:
-    """The connection is over: `closed` is True. Once only."""
-
-    reason: str
-
-
-Event = Request | Data | Reset | WindowOpened | Failed
 
 
 class _Machine(H2Connection):
@@ -102,7 +57,7 @@ class _Machine(H2Connection):
     MAX_CLOSED_STREAMS = limits.MAX_CLOSED_STREAMS
 
 
-class Http2Server:
+class H2Server:
     """One connection. Sending on a stream that is over, or after a failure, does nothing.
 
     `max_streams` bounds the open streams; `ping_interval` (ns) is how long the peer may be silent before it is pinged,
@@ -235,7 +190,9 @@ class Http2Server:
             return
         ended = event.stream_ended is not None
         self._open[stream_id] = _REMOTE_ENDED if ended else 0
-        events.append(Request(stream_id, event.headers, ended))
+        headers = HeaderList(event.headers)
+        headers.fault = ""
+        events.append(Request(stream_id, headers, ended, b""))
 
     def _on_data(self, event: DataReceived, events: list[Event]) -> None:
         size = event.flow_controlled_length
@@ -290,11 +247,13 @@ class Http2Server:
 
     # --- out
 
-    def send_headers(self, stream_id: int, headers: Headers, *, end: bool = False) -> None:
+    def send_headers(
+        self, stream_id: int, fields: Sequence[Field], once: Iterable[Field] = (), *, end: bool = False
+    ) -> None:
         """Response headers, or trailers when headers went out before; `end`: nothing follows."""
         if self._dead or stream_id not in self._open:
             return
-        self._machine.send_headers(stream_id, headers, end_stream=end)
+        self._machine.send_headers(stream_id, [*fields, *once], end_stream=end)
         self._dirty = True
         if end:
             self._end_side(stream_id, _LOCAL_ENDED)
@@ -318,6 +277,17 @@ class Http2Server:
             return
         self._machine.send_data(stream_id, data)
         self._dirty = True
+
+    def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
+        """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""
+        if self._dead or stream_id not in self._open:
+            return True
+        if len(data) > self.sendable(stream_id):
+            return False
+        self.send_headers(stream_id, fields)
+        self.send_data(stream_id, data)
+        self.send_headers(stream_id, trailers, end=True)
+        return True
 
     def reset(self, stream_id: int, code: int) -> None:
         """End the stream at once; `code` as in RST_STREAM."""
@@ -480,11 +450,11 @@ class Http2Server:
             self.reset(stream_id, frames.NO_ERROR)
 
 
-_HANDLERS: dict[type, Callable[[Http2Server, Any, list[Event]], None]] = {
-    RequestReceived: Http2Server._on_request,
-    DataReceived: Http2Server._on_data,
-    TrailersReceived: Http2Server._on_trailers,
-    StreamReset: Http2Server._on_reset,
-    WindowUpdated: Http2Server._on_window,
-    RemoteSettingsChanged: Http2Server._on_settings,
+_HANDLERS: dict[type, Callable[[H2Server, Any, list[Event]], None]] = {
+    RequestReceived: H2Server._on_request,
+    DataReceived: H2Server._on_data,
+    TrailersReceived: H2Server._on_trailers,
+    StreamReset: H2Server._on_reset,
+    WindowUpdated: H2Server._on_window,
+    RemoteSettingsChanged: H2Server._on_settings,
 }

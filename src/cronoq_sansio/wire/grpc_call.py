@@ -1,0 +1,53 @@
+"""A unary call that was recognised whole: its message is here, and what is left to do is to answer it.
+
+That is nearly every call, so it costs little: no reader, no queue, no window. Its answer goes out as one piece when the
+peer's windows and the output have room for it; when they do not, the call becomes a `GrpcStream`, which has all that.
+"""
+
+from typing import TYPE_CHECKING
+
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.service.messages import Call, Message
+from cronoq_sansio.wire import status
+from cronoq_sansio.wire.framing import PREFIX
+from cronoq_sansio.wire.protobuf_codec import Route
+
+if TYPE_CHECKING:
+    from cronoq_sansio.service.access import Principal
+    from cronoq_sansio.wire.grpc import GrpcServer
+
+_prefix = PREFIX.pack
+
+
+class QuickCall:
+    """The `sink` of such a call. All methods do nothing once it is over."""
+
+    __slots__ = ("call", "connection", "id", "over", "principal", "route")
+
+    def __init__(self, connection: "GrpcServer", stream_id: int, route: Route, principal: "Principal") -> None:
+        self.connection = connection
+        self.id = stream_id
+        self.route = route
+        self.principal = principal
+        self.call: Call | None = Call(self)
+        self.over = False
+
+    def reply(self, message: Message) -> None:
+        """Answer: status OK."""
+        if self.over:
+            return
+        encoded = self.route.encode(message)  # type: ignore[misc, arg-type]
+        connection = self.connection
+        data = _prefix(0, len(encoded)) + encoded
+        if connection.prompt() and connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
+            connection.forget_call(self)
+        else:
+            connection.grow(self).reply(message)
+
+    def reject(self, rejection: Rejection) -> None:
+        """End with the status of the rejection."""
+        if self.over:
+            return
+        connection = self.connection
+        connection.http2.send_headers(self.id, status.RESPONSE, status.trailers(rejection), end=True)
+        connection.forget_call(self)

@@ -104,7 +104,7 @@ HTTP_SEND_TIMEOUT = 5 * SECOND  #: one write to a peer that does not read
 MAX_HTTP_DISCARD = 64 << 10  #: body bytes that are read before a refusal, so that a reset does not overtake the answer
 HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 
-# --- floods: frames that cost us something and nobody pays for (wire/floods.py); what is allowed at once, and per second
+# --- floods: frames that cost us something and carry nothing (wire/floods.py); how many at once, and per second
 
 RESET_SPARE, RESET_RATE = 200, 33  #: beyond one for each stream at a time: 1,000 calls may have one deadline
 PING_BURST, PING_RATE = 20, 1  #: full again whenever HEADERS or DATA went out: a Go client measures the path with them

@@ -139,9 +139,3 @@ def test_every_code_becomes_trailers(code: Code) -> None:
 def test_status_messages_are_cut() -> None:
     fields = dict(status.trailers(Rejection(Code.INVALID, "ü" * 5_000)))
     assert len(fields[b"grpc-message"]) <= MAX_STATUS_MESSAGE
-
-
-def test_trailers_only_has_the_response_headers_first() -> None:
-    names = [name for name, _ in status.trailers_only(Rejection(Code.INVALID, "x"))]
-    assert names == [b":status", b"content-type", b"grpc-status", b"grpc-message"]
-    assert status.trailers_only(None)[-1] == (b"grpc-status", b"0")

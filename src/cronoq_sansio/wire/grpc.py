@@ -15,7 +15,6 @@ from typing import Any
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.checks import invalid
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.access import Principal, allows
 from cronoq_sansio.service.messages import (
     Call,
     CallEnded,
@@ -33,21 +32,17 @@ from cronoq_sansio.wire import status
 from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
-from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.http2_server import Http2Server
-from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, parse_timeout
-from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 
-Authenticate = Callable[[Headers], Principal | Rejection]
 Refusal = Callable[[], Rejection | None]
 
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
-_BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _WORKER_ENDED = "the worker closed its side of the stream"
 
@@ -135,12 +130,12 @@ class GrpcServer:
         elif event.ended:
             self._on_remote_end(stream, events)
 
-    def _admit(self, stream_id: int, headers: HeaderList) -> "_Admitted | None":
+    def _admit(self, stream_id: int, headers: HeaderList) -> Admitted | None:
         """Who may call what; None = refused, and told so. It is looked at once for a block that comes again."""
         admitted = headers.memo
-        if type(admitted) is not _Admitted or admitted.authenticate is not self._authenticate:
-            found = self._look(headers.fields)
-            if isinstance(found, _Refused):
+        if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
+            found = look(headers.fields, self._authenticate)
+            if isinstance(found, Refused):
                 self.http2.send_headers(stream_id, found.fields, found.once, end=True)
                 return None
             admitted = headers.memo = found
@@ -152,42 +147,8 @@ class GrpcServer:
             return None
         return admitted
 
-    def _look(self, headers: list[Field]) -> "_Admitted | _Refused":
-        fields = dict(headers)
-        refusal = _refuse_http(fields, len(headers))
-        if refusal is not None:
-            return _Refused((), refusal)
-        found = self._judge(fields, headers)
-        return found if isinstance(found, _Admitted) else _Refused(status.RESPONSE, status.trailers(found))
-
-    def _judge(self, fields: dict[bytes, bytes], headers: list[Field]) -> "_Admitted | Rejection":
-        path = fields.get(b":path", b"")
-        route = ROUTES.get(path)
-        if route is None:
-            return Rejection(Code.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
-        metadata = application_metadata(headers)
-        if metadata is None:
-            return invalid("metadata: a -bin value is not base64")
-        principal = self._authenticate(metadata)
-        if isinstance(principal, Rejection):
-            return principal
-        if not allows(principal, route.role):
-            return Rejection(Code.PERMISSION_DENIED, f"{route.name} needs the role {route.role}")
-        fault = None
-        encoding, timeout, allowed = fields.get(b"grpc-encoding", b"identity"), fields.get(b"grpc-timeout"), None
-        if encoding not in (b"identity", b"gzip"):
-            details = (("grpc-accept-encoding", "identity,gzip"),)
-            text = "grpc-encoding: only identity and gzip are supported"
-            fault = Rejection(Code.UNIMPLEMENTED, text, details)
-        elif timeout is not None:
-            allowed = parse_timeout(timeout)
-            if allowed is None:
-                fault = _BAD_TIMEOUT
-        deadline = None if route.streaming else allowed
-        return _Admitted(self._authenticate, route, principal, deadline, encoding == b"gzip", fault)
-
     def _on_whole(
-        self, event: http2.Request, admitted: "_Admitted", deadline: int | None, events: list[ServiceEvent]
+        self, event: http2.Request, admitted: Admitted, deadline: int | None, events: list[ServiceEvent]
     ) -> bool:
         """The usual case: the whole call is one message, not compressed. False = it is not."""
         data = event.data
@@ -409,14 +370,10 @@ class GrpcServer:
 
     def finish(self) -> None:
         """Last step: what is open ends as UNAVAILABLE, the peer learns which stream was the last; `closed`."""
-        for quick in list(self._calls.values()):
-            if quick.call is not None:
-                self._late_events.append(CallEnded(quick.call))
-            quick.reject(_FINISHED)
-        for stream in list(self._streams.values()):
+        for stream in self._everybody():
             if stream.call is not None:
                 self._late_events.append(CallEnded(stream.call))
-            if stream.worker is not None:
+            if isinstance(stream, GrpcStream) and stream.worker is not None:
                 self._late_events.append(WorkerGone(stream.worker, _FINISHED.message))
             stream.reject(_FINISHED)
         self.http2.finish()
@@ -426,18 +383,20 @@ class GrpcServer:
 
         Worker streams stay open until `finish`, or until `GrpcStream.close` of one of `worker_streams()`.
         """
-        for quick in list(self._calls.values()):
-            quick.reject(rejection)
-        for stream in list(self._streams.values()):
+        for stream in self._everybody():
             if stream.call is not None:
                 stream.reject(rejection)
-            elif stream.worker is not None:
+            elif isinstance(stream, GrpcStream) and stream.worker is not None:
                 stream.send(shutdown)
                 stream.worker = None
 
     def worker_streams(self) -> list[GrpcStream]:
         """All worker streams that are not closed."""
         return [stream for stream in self._streams.values() if stream.route.streaming and not stream.closing]
+
+    def _everybody(self) -> list[QuickCall | GrpcStream]:
+        """All that is open, oldest first."""
+        return sorted((*self._calls.values(), *self._streams.values()), key=_id)
 
     # --- ends
 
@@ -478,10 +437,11 @@ class GrpcServer:
         self.forget(stream)
 
     def _end_all(self, why: str, events: list[ServiceEvent]) -> None:
-        for quick in list(self._calls.values()):
-            self._end_call(quick, events)
-        for stream in list(self._streams.values()):
-            self._end_stream(stream, why, events)
+        for stream in self._everybody():
+            if isinstance(stream, QuickCall):
+                self._end_call(stream, events)
+            else:
+                self._end_stream(stream, why, events)
         self._ready.clear()
 
     # --- time
@@ -516,49 +476,8 @@ class GrpcServer:
         return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
 
 
-def _refuse_http(fields: dict[bytes, bytes], count: int) -> Headers | None:
-    """The answer to a request that is not gRPC, or whose headers are too many."""
-    if count > fixed.MAX_HEADER_FIELDS:
-        return status.http_refusal(431, f"{count} header fields, at most {fixed.MAX_HEADER_FIELDS} are allowed")
-    if fields.get(b":method") != b"POST":
-        return status.http_refusal(405, "gRPC calls are POST requests")
-    if not is_grpc(fields.get(b"content-type", b"")):
-        return status.http_refusal(415, "content-type must be application/grpc")
-    return None
-
-
-class _Admitted:
-    """What the headers of a call ask for, by somebody who may."""
-
-    __slots__ = ("authenticate", "fault", "gzip", "principal", "route", "timeout")
-
-    def __init__(
-        self,
-        authenticate: Authenticate,
-        route: Route,
-        principal: Principal,
-        timeout: int | None,
-        gzip: bool,
-        fault: Rejection | None,
-    ) -> None:
-        self.authenticate = authenticate
-        """Whoever has looked: the credentials of another one are others."""
-        self.route = route
-        self.principal = principal
-        self.timeout = timeout
-        self.gzip = gzip
-        self.fault = fault
-        """What is wrong with the call beside that: it is looked at when calls are served at all."""
-
-
-class _Refused:
-    """What somebody is told who may not."""
-
-    __slots__ = ("fields", "once")
-
-    def __init__(self, fields: tuple[Field, ...], once: Headers) -> None:
-        self.fields = fields
-        self.once = once
+def _id(stream: QuickCall | GrpcStream) -> int:
+    return stream.id
 
 
 _HANDLERS: dict[type, Callable[[GrpcServer, Any, list[ServiceEvent]], None]] = {

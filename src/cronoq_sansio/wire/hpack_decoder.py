@@ -5,7 +5,7 @@ the table stands still, so it is decoded once and kept, with whatever the reader
 block that moves the table makes it forget all of them: an index then leads elsewhere.
 
 What a peer can make this keep: a dynamic table of `DEFAULT_TABLE` bytes, and `_MAX_KEPT` blocks of `_MAX_BLOCK` bytes.
-What it can make this do: a list is built up to `max_list` bytes, so a block of references to one large entry stops there.
+What it can make this do: a list is built up to `max_list` bytes, where a block of references to one large entry stops.
 """
 
 from cronoq_sansio.values import value

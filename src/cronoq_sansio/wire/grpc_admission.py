@@ -1,0 +1,101 @@
+"""What the headers of a gRPC call ask for, and whether whoever sent them may (gRPC over HTTP/2, "Requests").
+
+Order: is it gRPC at all, is there such a method, credentials, role; then, when calls are served at all, encoding and
+timeout. All of it follows from the headers, so it is looked at once for a block of headers that comes again and again.
+"""
+
+from collections.abc import Callable
+
+from cronoq_sansio import limits as fixed
+from cronoq_sansio.checks import invalid
+from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.service.access import Principal, allows
+from cronoq_sansio.wire import status
+from cronoq_sansio.wire.hpack_tables import Field
+from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, parse_timeout
+from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
+
+Authenticate = Callable[[Headers], Principal | Rejection]
+_BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
+
+
+class Admitted:
+    """What the headers of a call ask for, by somebody who may."""
+
+    __slots__ = ("authenticate", "fault", "gzip", "principal", "route", "timeout")
+
+    def __init__(
+        self,
+        authenticate: Authenticate,
+        route: Route,
+        principal: Principal,
+        timeout: int | None,
+        gzip: bool,
+        fault: Rejection | None,
+    ) -> None:
+        self.authenticate = authenticate
+        """Whoever has looked: the credentials of another one are others."""
+        self.route = route
+        self.principal = principal
+        self.timeout = timeout
+        self.gzip = gzip
+        self.fault = fault
+        """What is wrong with the call beside that: it is looked at when calls are served at all."""
+
+
+class Refused:
+    """What somebody is told who may not."""
+
+    __slots__ = ("fields", "once")
+
+    def __init__(self, fields: tuple[Field, ...], once: Headers) -> None:
+        self.fields = fields
+        self.once = once
+
+
+def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused:
+    """What a header list asks for, or what its sender is told."""
+    fields = dict(headers)
+    refusal = _refuse_http(fields, len(headers))
+    if refusal is not None:
+        return Refused((), refusal)
+    found = _judge(fields, headers, authenticate)
+    return found if isinstance(found, Admitted) else Refused(status.RESPONSE, status.trailers(found))
+
+
+def _judge(fields: dict[bytes, bytes], headers: list[Field], authenticate: Authenticate) -> Admitted | Rejection:
+    path = fields.get(b":path", b"")
+    route = ROUTES.get(path)
+    if route is None:
+        return Rejection(Code.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
+    metadata = application_metadata(headers)
+    if metadata is None:
+        return invalid("metadata: a -bin value is not base64")
+    principal = authenticate(metadata)
+    if isinstance(principal, Rejection):
+        return principal
+    if not allows(principal, route.role):
+        return Rejection(Code.PERMISSION_DENIED, f"{route.name} needs the role {route.role}")
+    fault = None
+    encoding, timeout, allowed = fields.get(b"grpc-encoding", b"identity"), fields.get(b"grpc-timeout"), None
+    if encoding not in (b"identity", b"gzip"):
+        details = (("grpc-accept-encoding", "identity,gzip"),)
+        text = "grpc-encoding: only identity and gzip are supported"
+        fault = Rejection(Code.UNIMPLEMENTED, text, details)
+    elif timeout is not None:
+        allowed = parse_timeout(timeout)
+        if allowed is None:
+            fault = _BAD_TIMEOUT
+    deadline = None if route.streaming else allowed
+    return Admitted(authenticate, route, principal, deadline, encoding == b"gzip", fault)
+
+
+def _refuse_http(fields: dict[bytes, bytes], count: int) -> Headers | None:
+    """The answer to a request that is not gRPC, or whose headers are too many."""
+    if count > fixed.MAX_HEADER_FIELDS:
+        return status.http_refusal(431, f"{count} header fields, at most {fixed.MAX_HEADER_FIELDS} are allowed")
+    if fields.get(b":method") != b"POST":
+        return status.http_refusal(405, "gRPC calls are POST requests")
+    if not is_grpc(fields.get(b"content-type", b"")):
+        return status.http_refusal(415, "content-type must be application/grpc")
+    return None

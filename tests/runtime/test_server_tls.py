@@ -105,10 +105,10 @@ async def test_http2_flows_through_narrow_pipes(
     machine = H2Connection(H2Configuration(client_side=True))
     machine.initiate_connection()
     acks = 0
-    for number in range(50):
+    for number in range(limits.PING_BURST):
         machine.ping(number.to_bytes(8, "big"))
     await write(client, machine.data_to_send())
-    while acks < 50:
+    while acks < limits.PING_BURST:
         await client.wait_readable()
         data = client.try_receive()
         acks += sum(isinstance(event, PingAckReceived) for event in machine.receive_data(data or b""))

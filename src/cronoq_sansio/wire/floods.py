@@ -1,7 +1,7 @@
 """Frames that cost us something and nobody pays for: how many of each kind a peer may send.
 
-A bucket per kind: so many at once, and so many per second. Peers that mean well pass, as was measured: a Go client sends
-15 PINGs a second with small messages and 482 with messages of 64 KiB, each after it was sent something; Node sends
+A bucket per kind: so many at once, and so many per second. Peers that mean well pass, as was measured: a Go client
+sends 15 PINGs a second with small messages and 482 with messages of 64 KiB, each after it was sent something; Node sends
 13,454 WINDOW_UPDATEs for 250 MiB; grpcio resets 1,000 streams at once when 1,000 calls have one deadline.
 """
 

@@ -21,6 +21,8 @@ MAX_SCHEDULE_NAME = 256  #: spec
 MAX_CRON = 256  #: spec; characters of a cron expression
 MAX_TIME_ZONE = 64  #: spec
 
+MAX_TEXTS = 1_024  #: sets of content type, kind and pool of tasks that are remembered as checked: 400 bytes each
+
 # --- credentials
 
 MIN_TOKEN = 16  #: characters; spec: what has fewer can be guessed

@@ -40,7 +40,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
-from cronoq_sansio.wire import pb
+from cronoq_sansio.wire import pb, protobuf_views
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
     decode_list_recurring,
@@ -49,7 +49,8 @@ from cronoq_sansio.wire.protobuf_recurring import (
     encode_recurring_list,
     encode_recurring_removed,
 )
-from cronoq_sansio.wire.protobuf_spec import decode_spec
+from cronoq_sansio.wire.protobuf_spec import decode_spec, quick_spec
+from cronoq_sansio.wire.protobuf_views import RARE
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
 
@@ -84,9 +85,20 @@ class Route:
 def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
     try:
+        view = protobuf_views.Submit.FromString(data)
+        task = view.task
+        if view.WhichOneof(RARE) is None and task.WhichOneof(RARE) is None and view.HasField("task"):
+            spec = quick_spec(task, len(data), limits)
+            if spec is not None:
+                return Submit(spec, False, None)
         message = pb.SubmitRequest.FromString(data)
     except DecodeError:
         return undecodable("SubmitRequest")
+    return _decode_whole_submit(message, data, limits)
+
+
+def _decode_whole_submit(message: pb.SubmitRequest, data: bytes, limits: LimitSettings) -> Submit | Rejection:
+    """With whatever may be in it."""
     if not message.HasField("task"):
         return invalid("task: must be set")
     spec = decode_spec(message.task, len(data), limits)

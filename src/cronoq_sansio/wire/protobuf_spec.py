@@ -9,6 +9,7 @@ Invariant: a field of the contract is read or refused, never ignored.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from cronoq_sansio.checks import (
     check_key,
@@ -21,7 +22,7 @@ from cronoq_sansio.checks import (
     unix_time,
 )
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_TEXTS, MESSAGE_HEADROOM
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import (
     DEFAULT_KIND,
@@ -38,6 +39,7 @@ from cronoq_sansio.spec import (
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import too_large
 
+_NORMAL = Priority.NORMAL.value
 _ON_SUCCESS = int(Condition.ON_SUCCESS)
 _LAST_CONDITION = int(max(Condition))
 _RUN_LATE = int(MissPolicy.RUN_LATE)
@@ -96,7 +98,7 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         content_type,
         kind or DEFAULT_KIND,
         pool or DEFAULT_POOL,
-        priority - 1 if priority else Priority.NORMAL.value,
+        priority - 1 if priority else _NORMAL,
         key,
         timeout,  # type: ignore[arg-type]
         retry,  # type: ignore[arg-type]
@@ -104,6 +106,51 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         size,
         scheduling,  # type: ignore[arg-type]
     )
+
+
+def quick_spec(task: Any, received: int, limits: LimitSettings) -> TaskSpec | None:
+    """The same of a `protobuf_views` task in which nothing rare was sent; None when something in it has to be refused.
+
+    Producers send the same few kinds of tasks: what was found of their texts is remembered, and the texts are shared.
+    """
+    asked = task.content_type, task.kind, task.pool, limits.max_kind_len
+    texts = _texts.get(asked)
+    if texts is None:
+        content_type, kind, pool, _ = asked
+        if (
+            check_text("content_type", content_type, MAX_CONTENT_TYPE)
+            or check_text("kind", kind, limits.max_kind_len)
+            or check_text("pool", pool, MAX_POOL_NAME)
+        ):
+            return None
+        if len(_texts) >= MAX_TEXTS:
+            _texts.clear()
+        texts = _texts[asked] = content_type, kind or DEFAULT_KIND, pool or DEFAULT_POOL
+    key, priority = task.key, task.priority
+    if (
+        received > limits.max_message_bytes - MESSAGE_HEADROOM
+        or not 0 <= priority <= 4
+        or (key and check_key("key", key, limits.max_key_len))
+    ):
+        return None
+    content_type, kind, pool = texts
+    return TaskSpec(
+        task.payload,
+        content_type,
+        kind,
+        pool,
+        priority - 1 if priority else _NORMAL,
+        key,
+        None,
+        None,
+        (),
+        received,
+        None,
+    )
+
+
+_texts: dict[tuple[str, str, str, int], tuple[str, str, str]] = {}
+"""By content type, kind, pool and the longest kind: the first three, checked, with the defaults for what is empty."""
 
 
 def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:

@@ -97,6 +97,31 @@ def test_http_statuses(fields: dict[str, Any], status: str) -> None:
     seen = peer.streams[stream_id]
     assert seen.headers[":status"] == status and seen.ended
     assert ("allow" in seen.headers) is (status == "405")
+    assert seen.data == seen.message.encode() + b"\n" and seen.headers["content-type"] == "text/plain"
+
+
+def test_head_has_no_content() -> None:
+    peer = Peer()
+    stream_id = peer.headers(SUBMIT, end=True, method="HEAD")
+    peer.exchange()
+    seen = peer.streams[stream_id]
+    assert (seen.headers[":status"], seen.data, seen.ended) == ("405", b"", True)
+
+
+def test_the_text_of_a_refusal_waits_for_the_window() -> None:
+    peer = Peer(window=3, credit=False)
+    stream_id, other = peer.headers(SUBMIT, end=True, method="GET"), peer.headers(SUBMIT, end=True, method="GET")
+    peer.exchange()
+    seen = peer.streams[stream_id]
+    assert (seen.data, seen.ended) == (b"gRP", False)
+    peer.client.increment_flow_control_window(100, stream_id)
+    peer.exchange()
+    assert (seen.data, seen.ended) == (b"gRPC calls are POST requests\n", True)
+    for _ in range(41):  # the other one is not taken
+        peer.timer(SECOND)
+        peer.client.ping(b"8 bytes.")
+        peer.exchange()
+    assert peer.streams[other].reset == 11 and not peer.server.closed and peer.server._streams == {}
 
 
 def test_too_many_header_fields() -> None:

@@ -34,6 +34,7 @@ from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
+from cronoq_sansio.wire.grpc_refusal import Text
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.http2_server import Http2Server
@@ -136,7 +137,7 @@ class GrpcServer:
         if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
             found = look(headers.fields, self._authenticate)
             if isinstance(found, Refused):
-                self.http2.send_headers(stream_id, found.fields, found.once, end=True)
+                self._refuse(stream_id, found)
                 return None
             admitted = headers.memo = found
         refused = None if self._refusal is None else self._refusal()
@@ -146,6 +147,14 @@ class GrpcServer:
             self.http2.send_headers(stream_id, status.RESPONSE, status.trailers(refused), end=True)
             return None
         return admitted
+
+    def _refuse(self, stream_id: int, refused: Refused) -> None:
+        if not refused.text:
+            self.http2.send_headers(stream_id, refused.fields, refused.trailers, end=True)
+            return
+        text = Text(self, stream_id, refused.fields, refused.text, refused.trailers)
+        self._streams[stream_id] = text
+        self.schedule(text)
 
     def _on_whole(
         self, event: http2.Request, admitted: Admitted, deadline: int | None, events: list[ServiceEvent]

@@ -4,7 +4,7 @@ Order: is it gRPC at all, is there such a method, credentials, role; then, when 
 timeout. All of it follows from the headers, so it is looked at once for a block of headers that comes again and again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.checks import invalid
@@ -46,11 +46,13 @@ class Admitted:
 class Refused:
     """What somebody is told who may not."""
 
-    __slots__ = ("fields", "once")
+    __slots__ = ("fields", "text", "trailers")
 
-    def __init__(self, fields: tuple[Field, ...], once: Headers) -> None:
+    def __init__(self, fields: Sequence[Field], text: bytes, trailers: Headers) -> None:
         self.fields = fields
-        self.once = once
+        self.text = text
+        """Content for somebody who does not speak gRPC; where there is none, all is one block."""
+        self.trailers = trailers
 
 
 def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused:
@@ -58,9 +60,9 @@ def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused
     fields = dict(headers)
     refusal = _refuse_http(fields, len(headers))
     if refusal is not None:
-        return Refused((), refusal)
+        return refusal
     found = _judge(fields, headers, authenticate)
-    return found if isinstance(found, Admitted) else Refused(status.RESPONSE, status.trailers(found))
+    return found if isinstance(found, Admitted) else Refused(status.RESPONSE, b"", status.trailers(found))
 
 
 def _judge(fields: dict[bytes, bytes], headers: list[Field], authenticate: Authenticate) -> Admitted | Rejection:
@@ -90,12 +92,17 @@ def _judge(fields: dict[bytes, bytes], headers: list[Field], authenticate: Authe
     return Admitted(authenticate, route, principal, deadline, encoding == b"gzip", fault)
 
 
-def _refuse_http(fields: dict[bytes, bytes], count: int) -> Headers | None:
+def _refuse_http(fields: dict[bytes, bytes], count: int) -> Refused | None:
     """The answer to a request that is not gRPC, or whose headers are too many."""
     if count > fixed.MAX_HEADER_FIELDS:
-        return status.http_refusal(431, f"{count} header fields, at most {fixed.MAX_HEADER_FIELDS} are allowed")
+        return _http(fields, 431, f"{count} header fields, at most {fixed.MAX_HEADER_FIELDS} are allowed")
     if fields.get(b":method") != b"POST":
-        return status.http_refusal(405, "gRPC calls are POST requests")
+        return _http(fields, 405, "gRPC calls are POST requests")
     if not is_grpc(fields.get(b"content-type", b"")):
-        return status.http_refusal(415, "content-type must be application/grpc")
+        return _http(fields, 415, "content-type must be application/grpc")
     return None
+
+
+def _http(fields: dict[bytes, bytes], code: int, message: str) -> Refused:
+    text = b"" if fields.get(b":method") == b"HEAD" else message.encode() + b"\n"  # RFC 9110 section 9.3.2
+    return Refused(status.http_refusal(code), text, status.trailers(invalid(message)))

@@ -3,7 +3,7 @@
 A caller's fault gets the status of its code in `errors.MAPPINGS`. What is no gRPC call at all gets an HTTP status.
 """
 
-from cronoq_sansio.errors import MAPPINGS, Code, Rejection
+from cronoq_sansio.errors import MAPPINGS, Rejection
 from cronoq_sansio.limits import MAX_STATUS_MESSAGE
 from cronoq_sansio.wire.metadata import Headers, encode_entry, percent_encode
 
@@ -22,9 +22,9 @@ def trailers(rejection: Rejection) -> Headers:
     return fields
 
 
-def http_refusal(status: int, message: str) -> Headers:
-    """The answer to a request that is not a gRPC call; it still says why in `grpc-message`."""
-    fields = [(b":status", b"%d" % status)]
+def http_refusal(status: int) -> Headers:
+    """The head of the answer to a request that is not a gRPC call; why is said in its content, and in its trailers."""
+    fields = [(b":status", b"%d" % status), (b"content-type", b"text/plain")]
     if status == 405:
         fields.append((b"allow", b"POST"))
-    return fields + trailers(Rejection(Code.INVALID, message))
+    return fields

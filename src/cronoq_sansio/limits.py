@@ -110,7 +110,9 @@ HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 
 RESET_SPARE, RESET_RATE = 200, 33  #: beyond one for each stream at a time: 1,000 calls may have one deadline
 PING_BURST, PING_RATE = 20, 1  #: full again whenever HEADERS or DATA went out: a Go client measures the path with them
-SETTINGS_BURST, SETTINGS_RATE = 20, 1  #: clients send one, and one more when their windows grow
+FIRST_REFUSALS = 1_000  #: streams too many of a peer that has not read our limit yet; each costs 13 bytes
+SETTINGS_BURST, SETTINGS_RATE = 20, 1  #: clients send one, and one more when their windows grow; GOAWAYs count as well
+MAX_SETTINGS = 32  #: entries of one SETTINGS frame, as in nghttp2; a window that changes costs work for every stream
 WINDOW_UPDATES, WINDOW_UPDATES_PER_FRAME, WINDOW_UPDATES_PER_STREAM = 1_000, 10, 2  #: Node: 13,454 for 250 MiB
 PRIORITIES_PER_STREAM = 100  #: of PRIORITY, which has no meaning any more, and of frames of unknown types
 EMPTY_DATA_BURST, EMPTY_DATA_RATE = 1_000, 33  #: frames of DATA without a byte that do not end their stream

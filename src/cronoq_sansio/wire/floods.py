@@ -1,14 +1,15 @@
 """Frames that cost us something and nobody pays for: how many of each kind a peer may send.
 
 A bucket per kind: so many at once, and so many per second. Peers that mean well pass, as was measured: a Go client
-sends 15 PINGs a second with small messages and 482 with messages of 64 KiB, each after it was sent something; Node sends
-13,454 WINDOW_UPDATEs for 250 MiB; grpcio resets 1,000 streams at once when 1,000 calls have one deadline.
+sends 15 PINGs a second with small messages and 482 with messages of 64 KiB, each after it was sent something; Node
+sends 13,454 WINDOW_UPDATEs for 250 MiB; grpcio resets 1,000 streams at once when 1,000 calls have one deadline.
 """
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import (
     EMPTY_DATA_BURST,
     EMPTY_DATA_RATE,
+    FIRST_REFUSALS,
     PING_BURST,
     PING_RATE,
     PRIORITIES_PER_STREAM,
@@ -33,9 +34,9 @@ class Bucket:
         self._at = 0
 
     def take(self, now: int) -> bool:
-        """One more; False when there are too many. `now`: nanoseconds, of any clock that does not go back."""
+        """One more; False when there are too many. `now`: nanoseconds; a clock that goes back gives nothing."""
         level = self._level
-        if level < self._burst:
+        if level < self._burst and now > self._at:
             level = min(self._burst, level + (now - self._at) * self._gain)
         self._at = now
         self._level = level - SECOND
@@ -49,7 +50,7 @@ class Bucket:
 class Floods:
     """What one peer may still send."""
 
-    __slots__ = ("_empty", "_pings", "_priorities", "_resets", "_settings", "_windows")
+    __slots__ = ("_empty", "_pings", "_priorities", "_refusals", "_resets", "_settings", "_windows")
 
     def __init__(self, streams: int) -> None:
         """`streams`: how many may be open at once."""
@@ -57,6 +58,7 @@ class Floods:
         self._pings = Bucket(PING_BURST, PING_RATE)
         self._settings = Bucket(SETTINGS_BURST, SETTINGS_RATE)
         self._empty = Bucket(EMPTY_DATA_BURST, EMPTY_DATA_RATE)
+        self._refusals = FIRST_REFUSALS
         self._windows = WINDOW_UPDATES
         self._priorities = PRIORITIES_PER_STREAM
 
@@ -68,6 +70,18 @@ class Floods:
     def sent(self, frames: int) -> None:
         """So many frames of DATA went out."""
         self._windows += WINDOW_UPDATES_PER_FRAME * frames
+        self._pings.fill()
+
+    def acknowledged(self) -> None:
+        """The peer has read our SETTINGS."""
+        self._refusals = 0
+
+    def refusal(self, now: int) -> bool:
+        """A stream too many is refused: a reset, but from a peer that could not know."""
+        if self._refusals:
+            self._refusals -= 1
+            return True
+        return self._resets.take(now)
 
     def reset(self, now: int) -> bool:
         """A stream is reset, by the peer or because of it."""
@@ -78,7 +92,7 @@ class Floods:
         return self._pings.take(now)
 
     def paid(self) -> None:
-        """HEADERS or DATA went out: PINGs may measure how fast."""
+        """HEADERS went out: PINGs may measure how fast, as after DATA."""
         self._pings.fill()
 
     def settings(self, now: int) -> bool:

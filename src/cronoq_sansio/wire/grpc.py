@@ -287,9 +287,11 @@ class GrpcServer:
             if stream is not None:
                 self.schedule(stream)
             return
-        for stream in self._blocked.values():
+        # A peer may say this again and again: streams whose own windows are closed are not tried each time.
+        sendable = self.http2.sendable
+        for stream in [stream for stream in self._blocked.values() if sendable(stream.id) > 0]:
+            del self._blocked[stream.id]
             self.schedule(stream)
-        self._blocked.clear()
 
     def _on_failed(self, event: http2.Failed, events: list[ServiceEvent]) -> None:
         self._end_all(event.reason, events)

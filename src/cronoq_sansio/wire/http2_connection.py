@@ -33,6 +33,7 @@ from cronoq_sansio.wire.http2_words import (
     MAX_WINDOW,
     PADDED,
     PROTOCOL_ERROR,
+    REFUSED_STREAM,
     RST_STREAM,
     SETTING,
     SETTINGS,
@@ -321,12 +322,14 @@ class Http2Connection:
             raise Fault(ENHANCE_YOUR_CALM, "too many WINDOW_UPDATEs")
         increment = _long(payload)[0] & MAX_WINDOW
         if not stream_id:
+            held_up = self._send_window < min(self._peer_frame, words.MAX_DATA)
             self._send_window += increment
             if not increment:
                 raise Fault(PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
             if self._send_window > MAX_WINDOW:
                 raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
-            self._on_window_opened(0, events)
+            if held_up:  # else no frame was smaller because of this window, and nobody waits for it
+                self._on_window_opened(0, events)
             return
         stream = self._streams.get(stream_id)
         if stream is None:
@@ -349,9 +352,12 @@ class Http2Connection:
         if flags & ACK:
             if payload:
                 raise Fault(FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS with a payload")
+            self._floods.acknowledged()
             return
         if len(payload) % SETTING.size:
             raise Fault(FRAME_SIZE_ERROR, "SETTINGS of a length that is no multiple of 6")
+        if len(payload) > limits.MAX_SETTINGS * SETTING.size:
+            raise Fault(ENHANCE_YOUR_CALM, f"more than {limits.MAX_SETTINGS} SETTINGS in a frame")
         for name, number in SETTING.iter_unpack(payload):
             self._apply(name, number)
         self._settled = True
@@ -399,6 +405,8 @@ class Http2Connection:
             raise Fault(FRAME_SIZE_ERROR, "GOAWAY must have 8 bytes at least")
         if stream_id:
             raise Fault(PROTOCOL_ERROR, "GOAWAY on a stream")
+        if not self._floods.settings(self._clock):
+            raise Fault(ENHANCE_YOUR_CALM, "too many GOAWAYs")
         self._on_goaway(_long(payload)[0] & MAX_STREAM_ID, _long(payload, 4)[0], payload[8:], events)
 
     def _on_priority(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
@@ -457,7 +465,8 @@ class Http2Connection:
 
     def _drop(self, stream_id: int, code: int) -> None:
         """Reset a stream because of the peer: that costs, and counts like a reset of its own."""
-        if not self._floods.reset(self._clock):
+        floods = self._floods
+        if not (floods.refusal if code == REFUSED_STREAM else floods.reset)(self._clock):
             raise Fault(ENHANCE_YOUR_CALM, "too many streams are reset")
         self._reply(RST_STREAM, 0, stream_id, LONG.pack(code))
         self._over.note(stream_id, State.DROPPED)

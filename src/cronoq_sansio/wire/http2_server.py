@@ -172,8 +172,9 @@ class Http2Server(Http2Connection):
         return done
 
     def _on_opened(self, stream_id: int, headers: HeaderList, *, ended: bool, events: list[Any]) -> None:
-        if stream_id > self._highest + 2:
-            self._over.skip(self._highest + 2, stream_id - 2)
+        following = self._highest + 2 if self._highest else 1
+        if stream_id > following:
+            self._over.skip(following, stream_id - 2)
         self._highest = stream_id
         self._floods.opened()
         if len(self._streams) >= self._max_streams:

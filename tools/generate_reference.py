@@ -5,7 +5,7 @@
 
 Settings and scenarios come from the tables that the checkers walk, errors from the one mapping of codes, commands from
 the parser of the command line, limits from the comments beside them, the client's page from its docstrings, planted
-bugs from their registry and from what bench/plants_bench.py measured.
+bugs from their registry and from what bench/plants_bench.py measured, the states of a stream from the HTTP/2 machine.
 """
 
 import inspect
@@ -48,7 +48,7 @@ from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS  # noqa: E4
 from cronoq_sansio.sim.arguments import PROGRAM as SIMULATOR  # noqa: E402
 from cronoq_sansio.sim.faults import FAULTS  # noqa: E402
 from cronoq_sansio.sim.scenario import keys as scenario_keys  # noqa: E402
-from tools import client_reference, plants_page  # noqa: E402
+from tools import client_reference, plants_page, streams_page  # noqa: E402
 
 FOLDER = Path("docs/reference")
 CONNECTION = set(GLOBAL_OPTIONS) - {"--json"}
@@ -329,8 +329,10 @@ def pages() -> dict[Path, str]:
         "limits": limits_page(),
         "client": client_reference.page(),
     }
-    plants = Path("docs/testing/plants.md")
-    return {FOLDER / f"{name}.md": NOTE + text for name, text in made.items()} | {plants: NOTE + plants_page.page()}
+    elsewhere = {"docs/testing/plants.md": plants_page.page(), "docs/protocol/streams.md": streams_page.page()}
+    return {FOLDER / f"{name}.md": NOTE + text for name, text in made.items()} | {
+        Path(name): NOTE + text for name, text in elsewhere.items()
+    }
 
 
 def main() -> int:

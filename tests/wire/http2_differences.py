@@ -117,6 +117,12 @@ def _head_alone(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     return ours.failed and not theirs.failed and len(frame) < 9 + int.from_bytes(frame[:3], "big")
 
 
+def _all_padding(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+    if frame[3] != raw.HEADERS or not frame[4] & raw.PADDED or ours.failed or ours.resets or not theirs.failed:
+        return False
+    return frame[9] == len(frame) - 10 - (5 if frame[4] & 0x20 else 0)
+
+
 def _push(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     return frame[3] == raw.PUSH_PROMISE and ours.failed and not theirs.failed
 
@@ -287,5 +293,13 @@ DIFFERENCES = (
         "ends it with the frame",
         _head_alone,
         (raw.frame(raw.HEADERS, 0, 1), raw.frame(raw.PING, 0, 0, bytes(8))[:12]),
+    ),
+    Difference(
+        "HEADERS that are padding alone, and go on",
+        "6.2",
+        "taken",
+        "end the connection",
+        _all_padding,
+        (raw.frame(raw.HEADERS, raw.PADDED, 1, b"\2\0\0"),),
     ),
 )

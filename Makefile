@@ -3,7 +3,7 @@
 #   make serve    start the server on loopback with an SQLite file        make check   lint, types, stubs, house rules
 #   make test     run the tests                                          make long    the tests that take minutes
 #   make docs     build the documentation into docs/_build               make bench   measure; writes docs/performance.md
-#   make sim      simulate the server with faults, from seeds
+#   make sim      simulate the server with faults, from seeds            make fuzz    feed parsers with damaged input
 #
 # Another interpreter: make test PYTHON=python3.12 VENV=.venv312
 
@@ -18,7 +18,7 @@ export UV_PYTHON_DOWNLOADS ?= never
 export UV_SYSTEM_CERTS ?= 1
 export PIP_DISABLE_PIP_VERSION_CHECK ?= 1
 
-.PHONY: serve test check bench long sim docs setup clean
+.PHONY: serve test check bench long sim fuzz docs setup clean
 
 serve: $(VENV)/.serve-ready
 	@exec $(BIN)/cronoq-trio serve $(ARGS)
@@ -28,9 +28,14 @@ test: $(VENV)/.dev-ready
 
 long: $(VENV)/.dev-ready
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m long $(ARGS)
+	$(if $(ARGS),,$(MAKE) fuzz ARGS="--seconds 600")
 
 sim: $(VENV)/.serve-ready
 	@exec $(BIN)/python -m cronoq_sansio.sim $(ARGS)
+
+# Every file of the folder that has a corpus is a target; ten seconds each, unless ARGS="--seconds 600" says otherwise.
+fuzz: $(VENV)/.dev-ready
+	@for target in $(notdir $(wildcard fuzz/corpus/*)); do $(BIN)/python fuzz/$$target.py $(ARGS) || exit 1; done
 
 check: $(VENV)/.dev-ready
 	$(BIN)/ruff check .

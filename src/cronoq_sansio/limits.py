@@ -106,16 +106,22 @@ HTTP_SEND_TIMEOUT = 5 * SECOND  #: one write to a peer that does not read
 MAX_HTTP_DISCARD = 64 << 10  #: body bytes that are read before a refusal, so that a reset does not overtake the answer
 HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 
-# --- floods: frames that cost us something and carry nothing (wire/floods.py); how many at once, and per second
+# --- floods: frames that cost us something and carry nothing (wire/floods.py); BURST at once, RATE per second
 
-RESET_SPARE, RESET_RATE = 200, 33  #: beyond one for each stream at a time: 1,000 calls may have one deadline
-PING_BURST, PING_RATE = 20, 1  #: full again whenever HEADERS or DATA went out: a Go client measures the path with them
+RESET_SPARE = 200  #: resets at once beyond one for each stream at a time: 1,000 calls may have one deadline …
+RESET_RATE = 33  #: … and per second; ours count that the peer has caused
 FIRST_REFUSALS = 1_000  #: streams too many of a peer that has not read our limit yet; each costs 13 bytes
-SETTINGS_BURST, SETTINGS_RATE = 20, 1  #: clients send one, and one more when their windows grow; GOAWAYs count as well
+PING_BURST = 20  #: full again whenever HEADERS or DATA went out: a Go client measures the path with them …
+PING_RATE = 1  #: … up to 482 a second with messages of 64 KiB, and asks whether we live every 10 s at most
+SETTINGS_BURST = 20  #: clients send one, and one more when their windows grow; GOAWAYs count as well …
+SETTINGS_RATE = 1  #: … and nobody needs more of them for long
 MAX_SETTINGS = 32  #: entries of one SETTINGS frame, as in nghttp2; a window that changes costs work for every stream
-WINDOW_UPDATES, WINDOW_UPDATES_PER_FRAME, WINDOW_UPDATES_PER_STREAM = 1_000, 10, 2  #: Node: 13,454 for 250 MiB
+WINDOW_UPDATES = 1_000  #: as many at first, and then …
+WINDOW_UPDATES_PER_FRAME = 10  #: … for each frame of DATA that was sent; Node sends 13,454 for 250 MiB …
+WINDOW_UPDATES_PER_STREAM = 2  #: … and for each stream that was opened
 PRIORITIES_PER_STREAM = 100  #: of PRIORITY, which has no meaning any more, and of frames of unknown types
-EMPTY_DATA_BURST, EMPTY_DATA_RATE = 1_000, 33  #: frames of DATA without a byte that do not end their stream
+EMPTY_DATA_BURST = 1_000  #: frames of DATA without a byte that do not end their stream …
+EMPTY_DATA_RATE = 33  #: … of which no client sends any on purpose
 MAX_CONTINUATIONS = 64  #: frames of one header block; of the usual size four are as much as is allowed
 
 # --- clients

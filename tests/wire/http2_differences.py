@@ -31,6 +31,11 @@ class Difference:
     example: tuple[Step, ...]
     """The last step shows it."""
 
+    def has(self, frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+        """Whether this is a case; of a frame that is not whole, the head alone was looked at."""
+        whole = len(frame) >= 9 and len(frame) == 9 + int.from_bytes(frame[:3], "big")
+        return whole is not (self.matches is _head_alone) and self.matches(frame, ours, theirs)
+
 
 def head(*fields: tuple[bytes, bytes], stream_id: int = 1, flags: int = raw.END_HEADERS) -> bytes:
     """HEADERS that leave the dynamic table alone."""
@@ -49,7 +54,7 @@ def _fields(outcome: Outcome) -> list[tuple[bytes, bytes]] | None:
 
 
 def _malformed(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
-    if ours.failed or not theirs.failed or [code for _, code in ours.resets] != [1]:
+    if ours.failed or not theirs.failed or [code for _, code in ours.resets] not in ([1], [7]):
         return False
     return frame[3] in (raw.DATA, *BLOCK_KINDS)
 
@@ -59,9 +64,11 @@ def _target(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     return bool(ours.resets) and fields is not None and request_fault(fields).startswith(CHARACTERS)
 
 
-def _control_character(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+def _field_characters(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     fields = _fields(theirs)
-    return bool(ours.resets) and fields is not None and request_fault(fields).startswith("a field value with control")
+    return (
+        bool(ours.resets) and fields is not None and request_fault(fields).startswith(("a field name", "a field value"))
+    )
 
 
 def _ends_too_soon(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
@@ -94,6 +101,10 @@ def _never_opened(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     return ours.why.endswith(("on a stream that was not opened", "on a stream of the wrong side")) and not theirs.failed
 
 
+def _after_both_ends(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+    return ours.why.endswith("on a stream that has ended") and not theirs.failed
+
+
 def _priority(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     return frame[3] == raw.PRIORITY and theirs.failed and [code for _, code in ours.resets] in ([1], [6])
 
@@ -105,7 +116,7 @@ def _itself(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
 def _settings_in_order(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     if frame[3] != raw.SETTINGS or not ours.failed or theirs.failed:
         return False
-    names = [name for name, _ in struct.iter_unpack(">HL", frame[9:])]
+    names = [frame[at : at + 2] for at in range(9, len(frame), 6)]
     return len(set(names)) < len(names)
 
 
@@ -113,14 +124,18 @@ def _settings_of_others(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     return frame[3] == raw.SETTINGS and theirs.failed and not ours.failed
 
 
-def _head_alone(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
-    return ours.failed and not theirs.failed and len(frame) < 9 + int.from_bytes(frame[:3], "big")
+def _head_alone(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+    return ours.failed is not theirs.failed
 
 
 def _all_padding(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     if frame[3] != raw.HEADERS or not frame[4] & raw.PADDED or ours.failed or ours.resets or not theirs.failed:
         return False
-    return frame[9] == len(frame) - 10 - (5 if frame[4] & 0x20 else 0)
+    return frame[9:10] == bytes([(len(frame) - 10 - (5 if frame[4] & 0x20 else 0)) & 255])
+
+
+def _long_padding(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+    return ours.why == "HEADERS too short for their priority" and not theirs.failed
 
 
 def _push(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
@@ -140,7 +155,8 @@ def _nothing(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
         frame[3:5] == bytes([raw.WINDOW_UPDATE, frame[4]])
         and frame[9:] == bytes(4)
         and theirs.failed
-        and [code for _, code in ours.resets] == [1]
+        and not ours.failed
+        and [code for _, code in ours.resets] in ([1], [])
     )
 
 
@@ -151,9 +167,9 @@ def _extension(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
 BAD = (b"x name", b"1")
 DIFFERENCES = (
     Difference(
-        "a malformed message: fields, or content that is not as long as it says",
+        "a malformed message: fields, or content that is not as long as it says; on a stream too many, too",
         "8.1.1",
-        "its stream is reset",
+        "its stream is reset, or refused",
         "ends the connection",
         _malformed,
         (request(1, BAD),),
@@ -167,11 +183,11 @@ DIFFERENCES = (
         (head(*REQUEST[:2], (b":path", b"no slash"), *REQUEST[3:]),),
     ),
     Difference(
-        "control characters in a field value, other than line breaks and NUL",
-        "RFC 9110 5.5",
+        "field names that are no tokens, and control characters in field values other than NUL and line breaks",
+        "RFC 9110 5.1, 5.5",
         "malformed",
         "taken",
-        _control_character,
+        _field_characters,
         (request(1, (b"x", b"bell\x07")),),
     ),
     Difference(
@@ -213,6 +229,14 @@ DIFFERENCES = (
         "reset, or not looked at",
         _never_opened,
         (request(5), raw.frame(raw.RST_STREAM, 0, 3, bytes(4))),
+    ),
+    Difference(
+        "content on a stream that both sides have ended",
+        "5.1",
+        "ends the connection",
+        "answered with RST_STREAM",
+        _after_both_ends,
+        (request(end=True), ("answer", 1), raw.frame(raw.DATA, 0, 1, b"x")),
     ),
     Difference(
         "a PRIORITY frame that is malformed",
@@ -273,7 +297,7 @@ DIFFERENCES = (
     Difference(
         "a WINDOW_UPDATE of nothing on a stream",
         "6.9",
-        "its stream is reset",
+        "its stream is reset, if it is not over",
         "ends the connection",
         _nothing,
         (request(), raw.frame(raw.WINDOW_UPDATE, 0, 1, bytes(4))),
@@ -289,8 +313,8 @@ DIFFERENCES = (
     Difference(
         "the head of a frame that may not be there, before the rest has come",
         "6.10",
-        "ends the connection at once",
-        "ends it with the frame",
+        "ends the connection at once, unless it is its length that is too small",
+        "ends it with the frame, unless it is a GOAWAY that is too short",
         _head_alone,
         (raw.frame(raw.HEADERS, 0, 1), raw.frame(raw.PING, 0, 0, bytes(8))[:12]),
     ),
@@ -301,5 +325,13 @@ DIFFERENCES = (
         "end the connection",
         _all_padding,
         (raw.frame(raw.HEADERS, raw.PADDED, 1, b"\2\0\0"),),
+    ),
+    Difference(
+        "HEADERS whose padding reaches into their priority",
+        "6.2",
+        "end the connection",
+        "taken",
+        _long_padding,
+        (raw.frame(raw.HEADERS, raw.PADDED | 0x20, 1, b"\6" + bytes(10)),),
     ),
 )

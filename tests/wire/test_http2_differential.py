@@ -33,7 +33,7 @@ def first_difference(said: list[Step]) -> tuple[int, Step, Outcome, Outcome] | N
 
 def cases(step: Step, ours: Outcome, theirs: Outcome) -> list[str]:
     """Which intended differences this is one of."""
-    return [row.what for row in DIFFERENCES if isinstance(step, bytes) and row.matches(step, ours, theirs)]
+    return [row.what for row in DIFFERENCES if isinstance(step, bytes) and row.has(step, ours, theirs)]
 
 
 @given(steps)

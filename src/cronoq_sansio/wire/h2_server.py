@@ -251,7 +251,7 @@ class H2Server:
         self, stream_id: int, fields: Sequence[Field], once: Iterable[Field] = (), *, end: bool = False
     ) -> None:
         """Response headers, or trailers when headers went out before; `end`: nothing follows."""
-        if self._dead or stream_id not in self._open:
+        if self._dead or self._open.get(stream_id, _LOCAL_ENDED) & _LOCAL_ENDED:
             return
         self._machine.send_headers(stream_id, [*fields, *once], end_stream=end)
         self._dirty = True
@@ -273,14 +273,14 @@ class H2Server:
 
     def send_data(self, stream_id: int, data: bytes) -> None:
         """One DATA frame of at most `sendable` bytes."""
-        if self._dead or stream_id not in self._open:
+        if self._dead or self._open.get(stream_id, _LOCAL_ENDED) & _LOCAL_ENDED:
             return
         self._machine.send_data(stream_id, data)
         self._dirty = True
 
     def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
         """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""
-        if self._dead or stream_id not in self._open:
+        if self._dead or self._open.get(stream_id, _LOCAL_ENDED) & _LOCAL_ENDED:
             return True
         if len(data) > self.sendable(stream_id):
             return False

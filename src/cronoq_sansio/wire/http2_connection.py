@@ -254,7 +254,8 @@ class Http2Connection:
             payload = words.unpad(payload)
         if flags & WITH_PRIORITY:
             if len(payload) < 5:
-                raise Fault(FRAME_SIZE_ERROR, "HEADERS too short for their priority")
+                code = PROTOCOL_ERROR if flags & PADDED else FRAME_SIZE_ERROR
+                raise Fault(code, "HEADERS too short for their priority")
             if _long(payload)[0] & MAX_STREAM_ID == stream_id:
                 raise Fault(PROTOCOL_ERROR, "a stream that depends on itself")
             payload = payload[5:]

@@ -1,0 +1,98 @@
+"""Whatever a peer sends, however it is cut: the server's machine never raises, keeps its bounds, writes whole frames.
+
+The first byte of an input says how the rest is cut and what the service does meanwhile. While it does nothing, what is
+told and written is the same however the input is cut.
+"""
+
+import sys
+from pathlib import Path
+from random import Random
+
+sys.path[:0] = [str(Path(__file__).resolve().parent.parent / name) for name in ("src", "")]
+
+from cronoq_sansio import limits  # noqa: E402
+from cronoq_sansio.clock import SECOND  # noqa: E402
+from cronoq_sansio.wire.http2_events import Data, Failed, Request  # noqa: E402
+from cronoq_sansio.wire.http2_server import Http2Server  # noqa: E402
+from fuzz.engine import main  # noqa: E402
+from fuzz.frames import mutate as mutate_frames  # noqa: E402
+from tests.wire import raw  # noqa: E402
+from tests.wire.http2_pair import told  # noqa: E402
+
+MAX_STREAMS = 8
+RESPONSE = ((b":status", b"200"), (b"content-type", b"application/grpc"))
+OK = ((b"grpc-status", b"0"),)
+CUTS = (1 << 30, 1, 7, 9, 64, 1_000)
+
+
+def check(data: bytes) -> None:
+    """The invariant."""
+    mode = data[0] if data else 0
+    machine = Http2Server(max_streams=MAX_STREAMS, ping_interval=SECOND, ping_timeout=SECOND, now=0)
+    now, written, failures, events = 0, b"", 0, []
+    size = CUTS[mode % len(CUTS)]
+    for at in range(1, len(data), size):
+        now += (mode & 0xF0) * 1_000_000
+        for event in machine.receive(data[at : at + size], now):
+            events.append(event)
+            failures += isinstance(event, Failed)
+            serve(machine, event, mode)
+        bounded(machine)
+        if mode & 0x40:
+            written += machine.take(1 << 30)
+        due = machine.next_timeout()
+        if due is not None and due <= now:
+            failures += any(isinstance(event, Failed) for event in machine.handle_timer(now))
+    machine.finish()
+    written += machine.take(1 << 30)
+    raw.cut_frames(written)
+    assert failures <= 1 and not machine.wants_write()
+    assert machine.receive(b"more", now) == [] and machine.next_timeout() is None
+    if not mode & 0xF0:
+        assert (told(events), written) == at_once(data[1:])
+
+
+def at_once(data: bytes) -> tuple[object, bytes]:
+    """What a machine tells and writes that reads everything together."""
+    machine = Http2Server(max_streams=MAX_STREAMS, ping_interval=SECOND, ping_timeout=SECOND, now=0)
+    events = machine.receive(data, 0)
+    machine.finish()
+    return told(events), machine.take(1 << 30)
+
+
+def serve(machine: Http2Server, event: object, mode: int) -> None:
+    """What a service does, by the bits of the mode."""
+    if isinstance(event, Request):
+        if mode & 0x80 and not machine.answer(event.stream_id, RESPONSE, event.data[:100], OK):
+            machine.send_headers(event.stream_id, (*RESPONSE, *OK), end=True)
+        elif mode & 0x20 and event.stream_id & 2:
+            machine.reset(event.stream_id, 8)
+    elif isinstance(event, Data) and mode & 0x10 and not event.ended:
+        machine.credit(event.stream_id, event.size)
+
+
+def bounded(machine: Http2Server) -> None:
+    """What a peer can make us keep."""
+    assert len(machine._streams) <= MAX_STREAMS
+    assert len(machine._buffer) < limits.MAX_FRAME + 9
+    assert machine._block_size < limits.MAX_HEADER_BLOCK + limits.MAX_FRAME
+    assert sum(map(len, machine._block)) <= machine._block_size
+    assert machine._control <= limits.MAX_UNSENT_CONTROL + 100
+    decoder = machine._decoder
+    assert (
+        decoder._size == sum(len(name) + len(text) + 32 for name, text in decoder._entries) <= decoder._limit <= 4_096
+    )
+    assert len(decoder._kept) <= 64
+    assert machine._encoder._size <= limits.ENCODER_TABLE
+    for stream in machine._streams.values():
+        assert stream.receive_window >= 0 and stream.send_window < 1 << 31 and 0 <= stream.state < 3
+
+
+def mutate(data: bytes, random: Random) -> bytes:
+    """Frames of the input, and now and then its first byte."""
+    changed = mutate_frames(data, random)
+    return bytes([random.randrange(256)]) + changed[1:] if random.randrange(3) == 0 else changed
+
+
+if __name__ == "__main__":
+    sys.exit(main(check, __file__, mutate))

@@ -11,6 +11,7 @@ With `--atheris` the coverage-guided fuzzer of that name makes the inputs instea
 
 import argparse
 import hashlib
+import importlib
 import sys
 import time
 import traceback
@@ -22,6 +23,8 @@ Target = Callable[[bytes], None]
 Mutate = Callable[[bytes, Random], bytes]
 
 CORPUS = Path(__file__).resolve().parent / "corpus"
+GUIDES = ("cronoq_sansio", "h2", "hpack", "hyperframe")
+"""Packages whose coverage guides atheris."""
 MAX_INPUT = 1 << 17
 MAX_LIVE = 500
 """Inputs that are changed further; beyond, a random one makes room."""
@@ -95,7 +98,7 @@ def main(target: Target, file: str, mutate: Mutate = change) -> int:
     parser.add_argument("files", nargs="*", type=Path)
     arguments = parser.parse_args()
     if arguments.atheris:
-        return guided(target, name, arguments.seconds)
+        return guided(name, arguments.seconds)
     seed = time.time_ns() if arguments.seed is None else arguments.seed
     inputs = [path.read_bytes() for path in arguments.files] or corpus(name)
     try:
@@ -112,14 +115,20 @@ def main(target: Target, file: str, mutate: Mutate = change) -> int:
     return 0
 
 
-def guided(target: Target, name: str, seconds: float) -> int:
-    """Run under atheris, which ends the process itself."""
+def guided(name: str, seconds: float) -> int:
+    """Run under atheris, which ends the process itself and leaves what it finds in `.cache/fuzz`."""
     try:
         import atheris
     except ImportError:
         print("atheris is not installed; without --atheris it is not needed", file=sys.stderr)
         return 2
-    atheris.instrument_all()
-    atheris.Setup([sys.argv[0], f"-max_total_time={int(seconds)}", str(CORPUS / name)], target)
+    for module in [module for module in sys.modules if module.partition(".")[0] in ("fuzz", "tests", *GUIDES)]:
+        del sys.modules[module]
+    with atheris.instrument_imports(include=list(GUIDES)):
+        target = importlib.import_module(f"fuzz.{name}").check
+    found = CORPUS.parent.parent / ".cache" / "fuzz" / name
+    found.mkdir(parents=True, exist_ok=True)
+    options = [f"-max_total_time={int(seconds)}", f"-artifact_prefix={found}/"]
+    atheris.Setup([sys.argv[0], *options, str(found), str(CORPUS / name)], target)
     atheris.Fuzz()
     return 0

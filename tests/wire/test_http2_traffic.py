@@ -1,0 +1,123 @@
+"""Much traffic on one connection: memory stays flat, a limit on streams loses no call, a window may fall below zero."""
+
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from cronoq_sansio.service.access import authenticate
+from cronoq_sansio.service.messages import CallReceived, SubmitReply, TaskResult
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.framing import frame
+from cronoq_sansio.wire.grpc import GrpcServer
+from tests.wire import raw
+from tests.wire.peer import START, Peer
+
+AT_ONCE = 20
+"""Calls of one read."""
+GROWTH = 64 << 10
+"""Bytes that a connection may hold more after many calls than after a few; a call forgotten costs a thousand."""
+MESSAGE = frame(pb.SubmitRequest(task=pb.TaskSpec(key="k", payload=b"p" * 50)).SerializeToString())
+BLOCKS = [raw.block(), raw.block(("authorization", "Bearer of something")), raw.block(("grpc-timeout", "1S"))]
+
+
+def reads(calls: int) -> Iterator[bytes]:
+    """What a client sends: most calls whole, some in parts, some reset, some refused by what they ask for."""
+    block = raw.block(path="/cronoq.v1.Tasks/Nothing")
+    for first in range(0, calls, AT_ONCE):
+        data = b""
+        for number in range(first, first + AT_ONCE):
+            stream_id = 2 * number + 1
+            data += raw.frame(
+                raw.HEADERS, raw.END_HEADERS, stream_id, block if number % 50 == 7 else BLOCKS[number % 3]
+            )
+            if number % 10 == 3:
+                data += raw.frame(raw.DATA, 0, stream_id, MESSAGE[:20])
+                data += raw.frame(raw.DATA, raw.END_STREAM | raw.PADDED, stream_id, b"\2" + MESSAGE[20:] + b"\0\0")
+            elif number % 500 == 11:
+                data += raw.frame(raw.RST_STREAM, 0, stream_id, b"\0\0\0\x08")
+            else:
+                data += raw.frame(raw.DATA, raw.END_STREAM, stream_id, MESSAGE)
+        yield data
+
+
+def run(server: GrpcServer, calls: int) -> tuple[int, int]:
+    """Serve; how many calls were received, and by how much the memory grew in the last nine tenths."""
+    received, now, before = 0, START, 0
+    tracemalloc.start()
+    try:
+        for number, data in enumerate(reads(calls)):
+            now += 10_000_000
+            for event in server.receive(data, now):
+                if isinstance(event, CallReceived):
+                    received += 1
+                    event.call.sink.reply(SubmitReply(received, False, None))
+            assert server.take_events() == []
+            written = server.take(1 << 20)
+            if number == calls // AT_ONCE // 10:
+                before = tracemalloc.get_traced_memory()[0]
+        del data, written, event
+        return received, tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+
+
+def served(calls: int) -> None:
+    server = GrpcServer(LimitSettings(max_concurrent_streams=AT_ONCE), START, authenticate)
+    server.receive(raw.HELLO + raw.frame(raw.WINDOW_UPDATE, 0, 0, b"\x7f\0\0\0"), START)
+    received, growth = run(server, calls)
+    assert not server.closed and server.http2._streams == {} and server._streams == {} and server._calls == {}
+    unknown = len(range(7, calls, 50))
+    resets = len([number for number in range(11, calls, 500) if number % 10 != 3 and number % 50 != 7])
+    assert received == calls - unknown - resets
+    assert growth < GROWTH
+
+
+def test_20_000_calls_on_one_connection() -> None:
+    served(20_000)
+
+
+@pytest.mark.long
+def test_1_000_000_calls_on_one_connection() -> None:
+    served(1_000_000)
+
+
+def test_500_parallel_calls_over_a_limit_of_100() -> None:
+    """A client that knows the limit keeps to it; every call is answered, in whatever order."""
+    peer = Peer(LimitSettings(max_concurrent_streams=100))
+    waiting = [pb.SubmitRequest(task=pb.TaskSpec(key=f"k{number}"), wait=True) for number in range(500)]
+    answered: dict[int, int] = {}
+    while waiting or peer.client.open_outbound_streams:
+        while waiting and peer.client.open_outbound_streams < peer.client.remote_settings.max_concurrent_streams:
+            peer.call(waiting.pop())
+        for event in reversed(peer.exchange()):
+            event.call.sink.reply(SubmitReply(len(answered) + 1, False, None))
+            answered[event.call.sink.id] = len(answered) + 1
+        peer.exchange()
+    assert len(answered) == 500 and not peer.server.closed
+    for stream_id, number in answered.items():
+        assert pb.SubmitResponse.FromString(peer.streams[stream_id].messages()[0]).id == number
+
+
+@pytest.mark.parametrize("window", [0, 1, 1_000])
+def test_an_answer_whose_window_falls_below_zero_comes_whole(window: int) -> None:
+    peer = Peer(window=50_000, credit=False)
+    stream_id = peer.call(pb.SubmitRequest(task=pb.TaskSpec(), wait=True))
+    (event,) = peer.exchange()
+    output = bytes(range(256)) * 1_000
+    event.call.sink.reply(SubmitReply(1, False, TaskResult(1, 6, output, "", "")))
+    peer.exchange()
+    seen = peer.streams[stream_id]
+    assert len(seen.data) == 50_000 and not seen.ended
+    peer.client.update_settings({4: window})
+    peer.exchange()
+    assert peer.server.http2.sendable(stream_id) == window - 50_000
+    peer.client.increment_flow_control_window(50_000 - window, stream_id)
+    peer.exchange()
+    assert len(seen.data) == 50_000
+    while not seen.ended:
+        peer.client.increment_flow_control_window(33_333, stream_id)
+        peer.client.increment_flow_control_window(33_333)
+        peer.exchange()
+    assert pb.SubmitResponse.FromString(seen.messages()[0]).result.output == output and seen.status == 0

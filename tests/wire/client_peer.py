@@ -5,6 +5,7 @@ from typing import Any
 from hpack import Encoder
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire.client_call import CallEnded, ClientCall, ClientEvent, MessageReceived
@@ -80,7 +81,12 @@ def end_of(events: list[ClientEvent], call: ClientCall) -> CallEnded:
 
 
 def messages_of(events: list[ClientEvent], call: ClientCall) -> list[bytes]:
-    return [event.data for event in events if isinstance(event, MessageReceived) and event.call is call]
+    """Of a stream all messages; of another call its answer, which comes with its end."""
+    if call.streaming:
+        return [event.data for event in events if isinstance(event, MessageReceived) and event.call is call]
+    ends = [event for event in events if isinstance(event, CallEnded) and event.call is call]
+    assert not any(isinstance(event, MessageReceived) and event.call is call for event in events)
+    return [end.data for end in ends if end.status is GrpcStatus.OK]
 
 
 class Pair:

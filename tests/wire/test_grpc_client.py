@@ -61,7 +61,7 @@ def test_a_call_on_the_wire() -> None:
         (b"user-agent", b"test/1"),
         (b"grpc-accept-encoding", b"identity,gzip"),
         (b"x-tag", b"v"),
-        (b"grpc-timeout", b"1500000u"),
+        (b"grpc-timeout", b"1500m"),
     ]
     assert (end, body) == (raw.END_STREAM, message(b"ask"))
 
@@ -154,7 +154,7 @@ def test_an_answer() -> None:
     events = client.receive(said, START)
     assert messages_of(events, call) == [b"reply"]
     assert end_of(events, call) == CallEnded(
-        call, GrpcStatus.OK, "", (("x-first", "1"), ("x-last-bin", b"\0\1")), unprocessed=False
+        call, GrpcStatus.OK, "", (("x-first", "1"), ("x-last-bin", b"\0\1")), unprocessed=False, data=b"reply"
     )
     assert sent(client) == [], "both sides have ended: nothing is left to be reset"
 
@@ -396,7 +396,7 @@ def test_the_server_is_told_what_is_left_when_the_call_goes_out() -> None:
     client.take(1 << 20)
     client.receive(raw.settings(), START + 2 * SECOND)
     (_, _, _, block) = next(frame for frame in sent(client) if frame[0] == raw.HEADERS)
-    assert dict(Decoder().decode(block, raw=True))[b"grpc-timeout"] == b"1000000u"
+    assert dict(Decoder().decode(block, raw=True))[b"grpc-timeout"] == b"1S"
 
 
 def test_deadlines_of_calls_that_are_over_take_no_memory() -> None:
@@ -440,7 +440,7 @@ def test_a_server_that_wants_fewer_pings_is_heard() -> None:
     [
         ("eof", "the server closed the connection"),
         ("broken", "the connection broke"),
-        ("garbage", "the server broke HTTP/2: data on a stream"),
+        ("garbage", "the server broke HTTP/2: DATA without a stream"),
         ("silent", words.PING_LOST),
     ],
 )

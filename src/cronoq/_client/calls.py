@@ -45,22 +45,20 @@ def decode(method: Method, data: bytes) -> Any:
 class UnaryOwner:
     """Waits for one answer."""
 
-    __slots__ = ("data", "done", "end")
+    __slots__ = ("done", "end")
 
     def __init__(self) -> None:
         self.done = anyio.Event()
-        self.data = b""
         self.end: CallEnded | None = None
 
     def on_headers(self, metadata: Metadata) -> None:
-        """Of no interest."""
+        """Comes of streams only."""
 
     def on_message(self, event: MessageReceived) -> None:
-        """The answer; the status is still to come."""
-        self.data = event.data
+        """Comes of streams only."""
 
     def on_resumed(self) -> None:
-        """Of no interest."""
+        """Comes of streams only."""
 
     def on_end(self, event: CallEnded) -> None:
         """Wake the caller."""

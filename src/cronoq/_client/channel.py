@@ -210,10 +210,7 @@ class Channel:
             if not link.usable:
                 continue
             owner = UnaryOwner()
-            call = link.start(method.path, self._headers(metadata), deadline, owner)
-            link.machine.send(call, data)
-            link.machine.half_close(call)
-            link.poke()
+            call = link.ask(method.path, self._headers(metadata), data, deadline, owner)
             try:
                 await owner.done.wait()
             except BaseException:
@@ -224,7 +221,7 @@ class Channel:
             end = owner.end
             assert end is not None
             if end.status is GrpcStatus.OK:
-                return decode(method, owner.data), end.metadata
+                return decode(method, end.data), end.metadata
             if not self._may_move(end):
                 raise failure(end)
         raise self._turned_away()
@@ -270,9 +267,7 @@ class Channel:
                 continue
             stream = Stream(method, link)
             headers = self._headers(metadata)
-            stream.attach(
-                link.start(method.path, headers, deadline, stream, streaming=True, max_receive=max_receive_bytes)
-            )
+            stream.attach(link.start(method.path, headers, deadline, stream, max_receive=max_receive_bytes))
             if request is None:
                 link.poke()
                 return stream

@@ -74,10 +74,10 @@ class Owner(Protocol):
         """The server has accepted the call; of streams only."""
 
     def on_message(self, event: MessageReceived) -> None:
-        """A message came."""
+        """A message came; of streams only, another call's answer comes with its end."""
 
     def on_resumed(self) -> None:
-        """There is room to send more."""
+        """There is room to send more; of streams only."""
 
     def on_end(self, event: CallEnded) -> None:
         """The call is over."""
@@ -118,6 +118,12 @@ class Link:
 
     # --- what callers do
 
+    def ask(self, path: bytes, headers: Headers, message: bytes, deadline: int | None, owner: Owner) -> ClientCall:
+        """A call with one message and one answer; only while `usable` and ready."""
+        call = self.machine.ask(path, headers, message, now(), deadline=deadline, owner=owner)
+        self.poke()
+        return call
+
     def start(
         self,
         path: bytes,
@@ -125,12 +131,11 @@ class Link:
         deadline: int | None,
         owner: Owner,
         *,
-        streaming: bool = False,
         max_receive: int | None = None,
     ) -> ClientCall:
-        """Start a call; only while `usable` and ready. `poke` once its first messages are queued."""
+        """Start a stream; only while `usable` and ready. `poke` once its first messages are queued."""
         return self.machine.start_call(
-            path, headers, now(), deadline=deadline, streaming=streaming, max_receive=max_receive, owner=owner
+            path, headers, now(), deadline=deadline, streaming=True, max_receive=max_receive, owner=owner
         )
 
     def poke(self) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.values import value
+from cronoq_sansio.wire.client_status import Accepted
 from cronoq_sansio.wire.framing import MessageReader
 from cronoq_sansio.wire.metadata import Headers, Metadata
 
@@ -13,14 +14,14 @@ class ClientCall:
     """One call. `owner` is the caller's; the rest belongs to the machine."""
 
     __slots__ = (
+        "accepted",
+        "answer",
         "credit",
         "deadline",
         "end_sent",
         "ended",
-        "gzip",
         "headers",
         "held",
-        "initial",
         "max_receive",
         "messages",
         "over",
@@ -50,9 +51,12 @@ class ClientCall:
         """0 = waiting for a stream."""
         self.over = False
         # sending
-        self.queue: deque[bytes] = deque()
-        self.partial: bytes = b""
+        self.queue: deque[bytes] | None = None
+        """Of a stream: messages after `partial`, framed."""
+        self.partial = b""
+        """What is being sent …"""
         self.sent = 0
+        """… and how much of it is out."""
         self.unsent = 0
         """Bytes of messages that are not out yet."""
         self.ended = False
@@ -60,10 +64,11 @@ class ClientCall:
         self.end_sent = False
         self.ready = False
         # receiving
-        self.initial: Headers | None = None
-        """Headers of the response."""
-        self.gzip = False
+        self.accepted: Accepted | None = None
+        """What the headers of the response said."""
         self.reader: MessageReader | None = None
+        self.answer = b""
+        """Unless `streaming`: the message that came."""
         self.messages = 0
         self.held = 0
         """Bytes of messages that the owner has not taken yet."""
@@ -91,7 +96,7 @@ class HeadersReceived:
 
 @value
 class MessageReceived:
-    """A message, decompressed. Of a stream: tell `consumed` when it was taken."""
+    """A message of a stream, decompressed. Tell `consumed` when it was taken."""
 
     call: ClientCall
     data: bytes
@@ -110,6 +115,8 @@ class CallEnded:
     """Initial and trailing, in order."""
     unprocessed: bool
     """No server has looked at it."""
+    data: bytes = b""
+    """The answer, decompressed, of a call that is no stream and whose status is OK."""
 
 
 @value

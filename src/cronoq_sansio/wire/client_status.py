@@ -4,7 +4,9 @@ gRPC over HTTP/2, "Errors" and "Responses"; "HTTP to gRPC Status Code Mapping".
 """
 
 from cronoq_sansio.errors import GrpcStatus
-from cronoq_sansio.wire.metadata import percent_decode
+from cronoq_sansio.values import value
+from cronoq_sansio.wire.hpack_decoder import HeaderList
+from cronoq_sansio.wire.metadata import Metadata, percent_decode, response_metadata
 
 REFUSED_STREAM = 7
 NO_STATUS = "the server ended the call without a grpc-status"
@@ -39,7 +41,48 @@ _HTTP: dict[bytes, GrpcStatus] = {
 }
 
 
-def check_response(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str] | None:
+@value
+class Accepted:
+    """What the headers of a response say."""
+
+    fault: tuple[GrpcStatus, str] | None
+    """Why it is not one of gRPC's."""
+    gzip: bool
+    """Messages may be compressed."""
+    metadata: Metadata
+
+
+@value
+class Ended:
+    """What trailers say."""
+
+    status: GrpcStatus
+    message: str
+    metadata: Metadata
+
+
+def read_response(headers: HeaderList) -> Accepted:
+    """What well-formed headers of a response say; looked at once, as long as the header list is kept."""
+    known = headers.memo
+    if isinstance(known, Accepted):
+        return known
+    fields = dict(headers.fields)
+    gzip = fields.get(b"grpc-encoding") == b"gzip"
+    headers.memo = found = Accepted(_check_response(fields), gzip, response_metadata(headers.fields))
+    return found
+
+
+def read_trailers(headers: HeaderList) -> Ended:
+    """What well-formed trailers say, or headers that are the whole answer; looked at once like those of a response."""
+    known = headers.memo
+    if isinstance(known, Ended):
+        return known
+    status, message = _read_status(dict(headers.fields))
+    headers.memo = found = Ended(status, message, response_metadata(headers.fields))
+    return found
+
+
+def _check_response(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str] | None:
     """What is wrong with the headers of a response, if anything."""
     status = fields.get(b":status", b"")
     content_type = fields.get(b"content-type", b"")
@@ -55,7 +98,7 @@ def check_response(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str] | None:
     return None
 
 
-def read_status(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str]:
+def _read_status(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str]:
     """`grpc-status` and `grpc-message` of trailers."""
     raw = fields.get(b"grpc-status")
     text = percent_decode(fields.get(b"grpc-message", b""))
@@ -66,9 +109,11 @@ def read_status(fields: dict[bytes, bytes]) -> tuple[GrpcStatus, str]:
     return GrpcStatus.UNKNOWN, f"the server ended the call with the unknown status {raw.decode('latin-1')!r}: {text}"
 
 
-def describe_reset(code: int) -> tuple[GrpcStatus, str]:
-    """What the code of an RST_STREAM means for the call."""
+def describe_reset(code: int, fault: str) -> tuple[GrpcStatus, str]:
+    """What the code of an RST_STREAM means for the call; `fault`: what the server did wrong, if it is our reset."""
     status, name = _RESETS.get(code, (GrpcStatus.UNKNOWN, f"code {code}"))
+    if fault:
+        return GrpcStatus.INTERNAL, f"the server's answer breaks HTTP/2: {fault}"
     return status, f"the server reset the call ({name})"
 
 

@@ -50,10 +50,12 @@ class Bucket:
 class Floods:
     """What one peer may still send."""
 
-    __slots__ = ("_empty", "_pings", "_priorities", "_refusals", "_resets", "_settings", "_windows")
+    __slots__ = ("_asked", "_empty", "_pings", "_priorities", "_resets", "_settings", "_windows")
 
     def __init__(self, streams: int) -> None:
-        """`streams`: how many may be open at once."""
+        """`streams`: how many the peer may open at once."""
+        self._asked = 0
+        """Resets that are paid for, one for each stream that we have opened."""
         self._resets = Bucket(streams + RESET_SPARE, RESET_RATE)
         self._pings = Bucket(PING_BURST, PING_RATE)
         self._settings = Bucket(SETTINGS_BURST, SETTINGS_RATE)
@@ -67,24 +69,22 @@ class Floods:
         self._priorities += PRIORITIES_PER_STREAM
         self._windows += WINDOW_UPDATES_PER_STREAM
 
+    def asked(self) -> None:
+        """A stream was opened by us. The peer may end it by a reset, or with an answer that cannot be taken."""
+        self.opened()
+        self._asked += 1
+        self._pings.fill()
+
     def sent(self, frames: int) -> None:
         """So many frames of DATA went out."""
         self._windows += WINDOW_UPDATES_PER_FRAME * frames
         self._pings.fill()
 
-    def acknowledged(self) -> None:
-        """The peer has read our SETTINGS."""
-        self._refusals = 0
-
-    def refusal(self, now: int) -> bool:
-        """A stream too many is refused: a reset, but from a peer that could not know."""
-        if self._refusals:
-            self._refusals -= 1
-            return True
-        return self._resets.take(now)
-
     def reset(self, now: int) -> bool:
         """A stream is reset, by the peer or because of it."""
+        if self._asked:
+            self._asked -= 1
+            return True
         return self._resets.take(now)
 
     def ping(self, now: int) -> bool:
@@ -96,11 +96,11 @@ class Floods:
         self._pings.fill()
 
     def settings(self, now: int) -> bool:
-        """SETTINGS came."""
+        """SETTINGS came, or GOAWAY: nobody has much to announce."""
         return self._settings.take(now)
 
-    def empty_data(self, now: int) -> bool:
-        """DATA came without a byte, and the stream goes on."""
+    def empty(self, now: int) -> bool:
+        """DATA came without a byte, or headers of an interim response, and the stream goes on."""
         return self._empty.take(now)
 
     def window(self) -> bool:

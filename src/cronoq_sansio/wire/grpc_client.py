@@ -23,7 +23,7 @@ from typing import Any
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.errors import Code, GrpcStatus, Rejection
-from cronoq_sansio.wire import http2_words as http2
+from cronoq_sansio.wire import http2_events as http2
 from cronoq_sansio.wire.client_call import (
     CallEnded,
     ClientCall,
@@ -38,19 +38,23 @@ from cronoq_sansio.wire.client_call import (
 from cronoq_sansio.wire.client_status import (
     NO_STATUS,
     REFUSED_STREAM,
-    check_response,
+    Accepted,
+    Ended,
     describe_goaway,
     describe_reset,
-    read_status,
+    read_response,
+    read_trailers,
 )
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.http2_client import Http2Client
-from cronoq_sansio.wire.metadata import Headers, Metadata, encode_timeout, response_metadata
+from cronoq_sansio.wire.metadata import Headers, Metadata, encode_timeout
 
 SETTING = "grpc.max_receive_message_length"
 _CANCEL = 8
 _CREDIT_STEP = fixed.CLIENT_WINDOW // 2
 _MIN_STALE = 64
+_MAX_HEADS = 64  #: methods whose header fields are kept
+_OK = GrpcStatus.OK
 
 
 class GrpcClient:
@@ -85,6 +89,8 @@ class GrpcClient:
             (b"user-agent", user_agent.encode("ascii")),
             (b"grpc-accept-encoding", b"identity,gzip"),
         )
+        self._heads: dict[bytes, tuple[tuple[bytes, bytes], ...]] = {}
+        """By method: the header fields of its calls."""
         self._calls: dict[int, ClientCall] = {}
         """By stream, oldest first."""
         self._waiting: deque[ClientCall] = deque()
@@ -92,6 +98,9 @@ class GrpcClient:
         """Calls in `_waiting` that are over."""
         self._ready: deque[ClientCall] = deque()
         self._blocked: dict[int, ClientCall] = {}
+        """By stream: those that wait for the window of their stream …"""
+        self._starved: dict[int, ClientCall] = {}
+        """… and for that of the connection, oldest first; they count as ready."""
         self._deadlines: list[tuple[int, int, ClientCall]] = []
         self._sequence = 0
         self._stale = 0
@@ -137,13 +146,36 @@ class GrpcClient:
             heapq.heappush(self._deadlines, (deadline, self._sequence, call))
         return call
 
+    def ask(
+        self,
+        path: bytes,
+        metadata: Headers,
+        message: bytes,
+        now: int,
+        *,
+        deadline: int | None = None,
+        max_receive: int | None = None,
+        owner: Any = None,
+    ) -> ClientCall:
+        """A call with one message and one answer: `start_call`, `send` and `half_close` in one."""
+        call = self.start_call(path, metadata, now, deadline=deadline, max_receive=max_receive, owner=owner)
+        call.partial = framed = PREFIX.pack(0, len(message)) + message
+        call.unsent = len(framed)
+        call.ended = True
+        return call
+
     def send(self, call: ClientCall, message: bytes) -> None:
         """Queue a message."""
         if call.over or call.ended:
             return
         framed = PREFIX.pack(0, len(message)) + message
-        call.queue.append(framed)
         call.unsent += len(framed)
+        if call.queue is not None:
+            call.queue.append(framed)
+        elif call.partial:
+            call.queue = deque((framed,))
+        else:
+            call.partial = framed
         self._schedule(call)
 
     def half_close(self, call: ClientCall) -> None:
@@ -189,7 +221,7 @@ class GrpcClient:
         events, self._late_events = self._late_events, []
         return events
 
-    def _translate(self, found: list[http2.Event]) -> list[ClientEvent]:
+    def _translate(self, found: list[http2.ClientSideEvent]) -> list[ClientEvent]:
         events: list[ClientEvent] = []
         for event in found:
             _HANDLERS[type(event)](self, event, events)
@@ -197,41 +229,67 @@ class GrpcClient:
 
     def _on_settled(self, event: http2.Settled, events: list[ClientEvent]) -> None:
         events.append(Connected())
+        # The windows of streams may have changed.
+        blocked, self._blocked = self._blocked, {}
+        for call in blocked.values():
+            self._schedule(call)
+
+    def _on_answer(self, event: http2.Answer, events: list[ClientEvent]) -> None:
+        """The usual case is one message, not compressed, and the status OK."""
+        stream_id, data = event.stream_id, event.data
+        call = self._calls.get(stream_id)
+        if call is None:
+            return
+        accepted, ended = read_response(event.headers), read_trailers(event.trailers)
+        size = len(data) - PREFIX_SIZE
+        if (
+            not call.streaming
+            and accepted.fault is None
+            and ended.status is _OK
+            and size >= 0
+            and PREFIX.unpack_from(data) == (0, size)
+            and size <= call.max_receive
+        ):
+            self._forget(call, reset=False)
+            metadata = accepted.metadata + ended.metadata
+            events.append(CallEnded(call, _OK, ended.message, metadata, False, data[PREFIX_SIZE:]))
+            return
+        self._accept(call, accepted, events)
+        if data and not call.over:
+            self._receive_data(call, data, events)
+        if not call.over:
+            self._finish(call, ended, events)
 
     def _on_response(self, event: http2.Response, events: list[ClientEvent]) -> None:
         call = self._calls.get(event.stream_id)
         if call is None:
             return
-        fields = dict(event.headers)
-        call.initial = event.headers
-        if b"grpc-status" in fields and event.ended:
-            self._finish(call, fields, (event.headers,), events)
+        headers = event.headers
+        if event.ended and any(name == b"grpc-status" for name, _ in headers.fields):
+            self._finish(call, read_trailers(headers), events)
             return
-        fault = check_response(fields)
-        if fault is not None:
-            status, text = fault
+        self._accept(call, read_response(headers), events)
+        if event.ended and not call.over:
+            self._end(call, GrpcStatus.UNKNOWN, NO_STATUS, events)
+
+    def _accept(self, call: ClientCall, accepted: Accepted, events: list[ClientEvent]) -> None:
+        """Headers of the response are here."""
+        call.accepted = accepted
+        if accepted.fault is not None:
+            status, text = accepted.fault
             remedy = "is another service at this port, or a proxy in between?"
             self._end(call, status, f"{self._authority}: {text}; {remedy}", events)
-            return
-        if event.ended:
-            self._end(call, GrpcStatus.UNKNOWN, NO_STATUS, events)
-            return
-        call.gzip = fields.get(b"grpc-encoding") == b"gzip"
-        if call.streaming:
-            events.append(HeadersReceived(call, response_metadata(event.headers)))
+        elif call.streaming:
+            events.append(HeadersReceived(call, accepted.metadata))
 
     def _on_data(self, event: http2.Data, events: list[ClientEvent]) -> None:
         call = self._calls.get(event.stream_id)
         if call is None:
             return
-        data = event.data
-        if call.initial is None:
-            self._end(call, GrpcStatus.INTERNAL, "the server sent data before headers", events)
-            return
-        if data:
-            self._receive_data(call, data, events)
-        if call.over:
-            return
+        if event.data:
+            self._receive_data(call, event.data, events)
+            if call.over:
+                return
         if event.ended:
             self._end(call, GrpcStatus.UNKNOWN, NO_STATUS, events)
             return
@@ -241,11 +299,12 @@ class GrpcClient:
     def _receive_data(self, call: ClientCall, data: bytes, events: list[ClientEvent]) -> None:
         if call.reader is None:
             size = len(data) - PREFIX_SIZE
-            if size >= 0 and not data[0] and int.from_bytes(data[1:5], "big") == size <= call.max_receive:
+            if size >= 0 and PREFIX.unpack_from(data) == (0, size) and size <= call.max_receive:
                 # The usual case: a DATA frame is one message, not compressed.
                 self._receive_message(call, data[PREFIX_SIZE:], len(data), events)
                 return
-            call.reader = MessageReader(call.max_receive, gzip=call.gzip, setting=SETTING)
+            gzip = call.accepted is not None and call.accepted.gzip
+            call.reader = MessageReader(call.max_receive, gzip=gzip, setting=SETTING)
         reader = call.reader
         reader.limit = call.max_receive
         for message in reader.feed(data):
@@ -263,10 +322,11 @@ class GrpcClient:
         call.messages += 1
         if call.streaming:
             call.held += size
-        elif call.messages > 1:
+            events.append(MessageReceived(call, message, size))
+        elif call.messages == 1:
+            call.answer = message
+        else:
             self._end(call, GrpcStatus.INTERNAL, "the server sent several messages for one answer", events)
-            return
-        events.append(MessageReceived(call, message, size))
 
     def _give_credit(self, call: ClientCall) -> None:
         # Decompressed messages may be larger than what came: then credit waits for the owner a little longer.
@@ -277,38 +337,30 @@ class GrpcClient:
 
     def _on_trailers(self, event: http2.Trailers, events: list[ClientEvent]) -> None:
         call = self._calls.get(event.stream_id)
-        if call is None:
-            return
-        initial = call.initial or []
-        self._finish(call, dict(event.headers), (initial, event.headers), events)
+        if call is not None:
+            self._finish(call, read_trailers(event.headers), events)
 
-    def _finish(
-        self, call: ClientCall, fields: dict[bytes, bytes], blocks: tuple[Headers, ...], events: list[ClientEvent]
-    ) -> None:
+    def _finish(self, call: ClientCall, ended: Ended, events: list[ClientEvent]) -> None:
         """The server gave a status."""
-        status, text = read_status(fields)
-        if status is GrpcStatus.OK:
+        status, text = ended.status, ended.message
+        if status is _OK:
             if call.reader is not None and call.reader.buffered:
                 status, text = GrpcStatus.INTERNAL, "the server ended the call within a message"
             elif not call.streaming and call.messages == 0:
                 status, text = GrpcStatus.INTERNAL, "the server ended the call without an answer"
-        self._end(call, status, text, events, response_metadata(*blocks))
+        before = call.accepted.metadata if call.accepted is not None else ()
+        self._end(call, status, text, events, before + ended.metadata)
 
     def _on_reset(self, event: http2.ResetByServer, events: list[ClientEvent]) -> None:
         call = self._calls.get(event.stream_id)
         if call is None:
             return
-        status, text = describe_reset(event.code)
-        self._end(call, status, text, events, unprocessed=event.code == REFUSED_STREAM)
+        status, text = describe_reset(event.code, event.fault)
+        self._end(call, status, text, events, unprocessed=event.code == REFUSED_STREAM and not event.fault)
 
     def _on_window(self, event: http2.WindowOpened, events: list[ClientEvent]) -> None:
-        if event.stream_id:
-            call = self._blocked.pop(event.stream_id, None)
-            if call is not None:
-                self._schedule(call)
-            return
-        blocked, self._blocked = self._blocked, {}
-        for call in blocked.values():
+        call = self._blocked.pop(event.stream_id, None)
+        if call is not None:
             self._schedule(call)
 
     def _on_gone_away(self, event: http2.GoneAway, events: list[ClientEvent]) -> None:
@@ -327,44 +379,76 @@ class GrpcClient:
 
     def wants_write(self) -> bool:
         """Whether `take` has something."""
-        return bool(self._ready) or (bool(self._waiting) and self.http2.may_open()) or self.http2.wants_write()
+        connection = self.http2
+        return (
+            bool(self._ready)
+            or connection.unsent > 0
+            or (bool(self._waiting) and connection.may_open())
+            or (bool(self._starved) and connection.window > 0)
+        )
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now. Then ask `take_events`."""
-        connection, ready = self.http2, self._ready
-        self._open_streams()
-        room = limit - connection.unsent
-        while ready and room > 0:
-            call = ready.popleft()
-            call.ready = False
-            if not call.over:
-                room -= self._pump(call) + PREFIX_SIZE
+        connection = self.http2
+        if self._waiting:
+            self._open_streams(limit)
+        if self._ready or self._starved:
+            self._pump_all(limit - connection.unsent)
         return connection.take(limit)
 
-    def _open_streams(self) -> None:
+    def _open_streams(self, limit: int) -> None:
         waiting, connection = self._waiting, self.http2
-        while waiting and connection.may_open():
+        while waiting and connection.unsent < limit and connection.may_open():
             call = waiting.popleft()
             if call.over:
                 self._abandoned -= 1
                 continue
-            headers = (*self._leading, (b":path", call.path), *self._following, *call.headers)
-            once = [] if call.deadline is None else [(b"grpc-timeout", encode_timeout(call.deadline - self._now))]
-            call.stream_id = connection.open(headers, self._now, once)
+            fields = self._heads.get(call.path) or self._head(call.path)
+            if call.headers:
+                fields = (*fields, *call.headers)
+            once = () if call.deadline is None else ((b"grpc-timeout", encode_timeout(call.deadline - self._now)),)
+            if call.ended and call.queue is None and call.partial:
+                stream_id = connection.ask(fields, call.partial, self._now, once)
+                if stream_id:
+                    call.stream_id = stream_id
+                    call.partial, call.unsent, call.end_sent = b"", 0, True
+                    self._calls[stream_id] = call
+                    continue
+            call.stream_id = connection.open(fields, self._now, once)
             self._calls[call.stream_id] = call
             self._schedule(call)
+
+    def _head(self, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
+        """The header fields of a method."""
+        if len(self._heads) >= _MAX_HEADS:
+            self._heads.clear()
+        self._heads[path] = fields = (*self._leading, (b":path", path), *self._following)
+        return fields
 
     def _schedule(self, call: ClientCall) -> None:
         if call.stream_id and not call.ready:
             call.ready = True
             self._ready.append(call)
 
+    def _pump_all(self, room: int) -> None:
+        """One DATA frame of each in turn, until there is no room any more or nothing can be sent."""
+        ready, starved, connection = self._ready, self._starved, self.http2
+        while room > 0:
+            if ready:
+                call = ready.popleft()
+            elif starved and connection.window > 0:
+                call = starved.pop(next(iter(starved)))
+            else:
+                return
+            call.ready = False
+            if not call.over:
+                room -= self._pump(call) + PREFIX_SIZE
+
     def _pump(self, call: ClientCall) -> int:
         """Send at most one DATA frame. Returns its size."""
         connection, stream_id = self.http2, call.stream_id
-        if not call.partial and call.queue:
-            call.partial = call.queue.popleft() if len(call.queue) == 1 else self._gather(call)
-            call.sent = 0
+        if call.queue is not None and not call.sent:
+            self._gather(call, call.queue)
         left = len(call.partial) - call.sent
         if not left:
             if call.ended and not call.end_sent:
@@ -373,13 +457,17 @@ class GrpcClient:
             return 0
         size = min(left, connection.sendable(stream_id))
         if size <= 0:
-            self._blocked[stream_id] = call
+            if connection.window > 0:
+                self._blocked[stream_id] = call
+            else:
+                call.ready = True
+                self._starved[stream_id] = call
             return 0
         data = call.partial if size == len(call.partial) else call.partial[call.sent : call.sent + size]
         call.sent += size
         if call.sent == len(call.partial):
             call.partial, call.sent = b"", 0
-        more = bool(call.partial or call.queue)
+        more = bool(call.partial) or call.queue is not None
         call.end_sent = call.ended and not more
         connection.send_data(stream_id, data, end=call.end_sent)
         before = call.unsent
@@ -390,14 +478,16 @@ class GrpcClient:
             self._schedule(call)
         return size
 
-    def _gather(self, call: ClientCall) -> bytes:
+    def _gather(self, call: ClientCall, queue: deque[bytes]) -> None:
         """Small messages share a DATA frame."""
-        parts: list[bytes] = []
-        size = 0
-        while call.queue and size < fixed.MAX_FRAME:
-            parts.append(call.queue.popleft())
+        parts = [call.partial]
+        size = len(call.partial)
+        while queue and size < fixed.MAX_FRAME:
+            parts.append(queue.popleft())
             size += len(parts[-1])
-        return b"".join(parts)
+        if not queue:
+            call.queue = None
+        call.partial = b"".join(parts)
 
     # --- ends
 
@@ -412,20 +502,22 @@ class GrpcClient:
         unprocessed: bool = False,
     ) -> None:
         if metadata is None:
-            metadata = response_metadata(call.initial) if call.initial else ()
+            metadata = call.accepted.metadata if call.accepted is not None else ()
         self._forget(call, reset=True)
-        events.append(CallEnded(call, status, message, metadata, unprocessed))
+        answer = call.answer if status is _OK else b""
+        events.append(CallEnded(call, status, message, metadata, unprocessed, answer))
 
     def _forget(self, call: ClientCall, *, reset: bool) -> None:
         """The call is over; a stream that is still open ends at once."""
         call.over = True
-        call.queue.clear()
-        call.partial, call.reader = b"", None
-        if call.stream_id:
+        call.partial, call.queue, call.reader = b"", None, None
+        stream_id = call.stream_id
+        if stream_id:
             if reset:
-                self.http2.reset(call.stream_id, _CANCEL)
-            self._calls.pop(call.stream_id, None)
-            self._blocked.pop(call.stream_id, None)
+                self.http2.reset(stream_id, _CANCEL)
+            self._calls.pop(stream_id, None)
+            self._blocked.pop(stream_id, None)
+            self._starved.pop(stream_id, None)
         else:
             self._abandoned += 1
             if self._abandoned * 2 > len(self._waiting):
@@ -486,6 +578,7 @@ class GrpcClient:
 
 _HANDLERS: dict[type, Callable[[GrpcClient, Any, list[ClientEvent]], None]] = {
     http2.Settled: GrpcClient._on_settled,
+    http2.Answer: GrpcClient._on_answer,
     http2.Response: GrpcClient._on_response,
     http2.Data: GrpcClient._on_data,
     http2.Trailers: GrpcClient._on_trailers,

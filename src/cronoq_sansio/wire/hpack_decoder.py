@@ -41,16 +41,18 @@ class Unreadable:
 class HeaderList:
     """The fields of a block, in order. It may be that of many requests: `fields` is not to be changed."""
 
-    __slots__ = ("fault", "fields", "length", "memo")
+    __slots__ = ("fault", "fields", "length", "memo", "trailing")
 
     def __init__(self, fields: list[Field]) -> None:
         self.fields = fields
         self.fault: str | None = None
         """What is wrong with them as those of a request or response; None = nobody has looked, empty = nothing."""
+        self.trailing: str | None = None
+        """The same as those of trailers."""
         self.length = 0
         """The `content-length` (`http2_fields.content_length`), once somebody has looked."""
         self.memo: object = None
-        """What a reader knows about the fields; it goes when they do."""
+        """What a reader of well-formed headers or trailers knows about them; it goes when they do."""
 
 
 class Decoder:

@@ -23,6 +23,7 @@ from cronoq_sansio.wire.hpack_tables import (
 )
 
 _MAX_KEPT = 64  #: lists; a client has few methods and tokens, a server few kinds of answers
+_MAX_LITERAL = 128  #: bytes of a field in `once` that is kept: time limits come again, texts of errors rarely
 _STATIC_FIELDS = {field: index for index, field in reversed(list(enumerate(STATIC, 1)))}
 _STATIC_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(STATIC, 1)))}
 
@@ -30,7 +31,7 @@ _STATIC_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(STA
 class Encoder:
     """Of one direction of one connection. Blocks must be sent in the order in which they were written."""
 
-    __slots__ = ("_count", "_entries", "_kept", "_limit", "_size", "_smallest")
+    __slots__ = ("_count", "_entries", "_kept", "_limit", "_literals", "_size", "_smallest")
 
     def __init__(self) -> None:
         self._entries: dict[Field, int] = {}
@@ -41,6 +42,8 @@ class Encoder:
         self._smallest: int | None = None
         """The smallest limit since the last block, when there was another one."""
         self._kept: dict[tuple[Field, ...], bytes] = {}
+        self._literals: dict[Field, bytes] = {}
+        """Of fields in `once`; they mean the same whatever the table holds."""
 
     def resize(self, size: int) -> None:
         """The peer's SETTINGS_HEADER_TABLE_SIZE; the table is never larger than `limits.ENCODER_TABLE`."""
@@ -59,9 +62,18 @@ class Encoder:
         block = self._kept.get(key) if self._smallest is None else None
         if block is None:
             block = self._write(key)
-        for name, value in once:
-            block += _literal(PLAIN_LITERAL, 4, _STATIC_NAMES.get(name, 0), name, value)
+        for field in once:
+            block += self._literals.get(field) or self._write_literal(field)
         return block
+
+    def _write_literal(self, field: Field) -> bytes:
+        name, value = field
+        literal = _literal(PLAIN_LITERAL, 4, _STATIC_NAMES.get(name, 0), name, value)
+        if len(literal) <= _MAX_LITERAL:
+            if len(self._literals) >= _MAX_KEPT:
+                self._literals.clear()
+            self._literals[field] = literal
+        return literal
 
     def _write(self, fields: tuple[Field, ...]) -> bytes:
         count = self._count

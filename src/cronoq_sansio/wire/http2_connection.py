@@ -213,7 +213,7 @@ class Http2Connection:
         if flags & PADDED:
             payload = words.unpad(payload)
         ended = flags & END_STREAM
-        if not payload and not ended and not self._floods.empty_data(self._clock):
+        if not payload and not ended and not self._floods.empty(self._clock):
             raise Fault(ENHANCE_YOUR_CALM, "too many DATA frames without a byte")
         stream = self._streams.get(stream_id)
         if stream is None:

@@ -1,7 +1,35 @@
-"""What an HTTP/2 server says of what its peer sent."""
+"""What an HTTP/2 machine says of what its peer sent: first what both roles say, then the server's and the client's."""
 
 from cronoq_sansio.values import value
 from cronoq_sansio.wire.hpack_decoder import HeaderList
+
+
+@value
+class Data:
+    """A DATA frame; of a server also (empty, `ended`) the peer's trailers."""
+
+    stream_id: int
+    data: bytes
+    size: int
+    """What it took from the stream's window, padding included; `credit` gives it back."""
+    ended: bool
+
+
+@value
+class WindowOpened:
+    """More may be sent on this stream; 0 = on all of them."""
+
+    stream_id: int
+
+
+@value
+class Failed:
+    """The connection is over: `closed` is True. Once only."""
+
+    reason: str
+
+
+# --- of a server
 
 
 @value
@@ -20,35 +48,71 @@ class Request:
 
 
 @value
-class Data:
-    """A DATA frame, or (empty, `ended`) the peer's trailers."""
-
-    stream_id: int
-    data: bytes
-    size: int
-    """What it took from the stream's window, padding included; `credit` gives it back."""
-    ended: bool
-
-
-@value
 class Reset:
     """The stream is over without a regular end."""
 
     stream_id: int
 
 
+Event = Request | Data | Reset | WindowOpened | Failed
+
+
+# --- of a client; header lists are well formed and within the limits
+
+
 @value
-class WindowOpened:
-    """More may be sent on this stream; 0 = on all of them."""
+class Settled:
+    """SETTINGS of the server are here: it speaks HTTP/2, and may allow more streams than before."""
+
+
+@value
+class Response:
+    """Headers of the answer, without interim (1xx) ones."""
 
     stream_id: int
+    headers: HeaderList
+    ended: bool
 
 
 @value
-class Failed:
-    """The connection is over: `closed` is True. Once only."""
+class Trailers:
+    """Trailers: the server's side of the stream has ended."""
 
+    stream_id: int
+    headers: HeaderList
+
+
+@value
+class Answer:
+    """An answer that was recognised whole: headers and trailers that came before, and one DATA frame between them.
+
+    Its stream is over; no other event speaks of it.
+    """
+
+    stream_id: int
+    headers: HeaderList
+    data: bytes
+    trailers: HeaderList
+
+
+@value
+class ResetByServer:
+    """The stream is over at once: the server has reset it, or broke a rule of it, so that it was reset here."""
+
+    stream_id: int
+    code: int
+    """Of RST_STREAM."""
+    fault: str
+    """What rule it broke; empty when it has reset the stream."""
+
+
+@value
+class GoneAway:
+    """The server takes no new streams; those above `last_stream` are over, it has not looked at them."""
+
+    last_stream: int
+    code: int
     reason: str
 
 
-Event = Request | Data | Reset | WindowOpened | Failed
+ClientSideEvent = Settled | Response | Data | Trailers | Answer | ResetByServer | WindowOpened | GoneAway | Failed

@@ -9,7 +9,8 @@
     skipped           never used: one with a higher id was opened first (section 5.1.1)
 
 A connection keeps an entry for each stream that is open or half-closed. Of the others it keeps what tells them apart:
-the highest id, the ids that were skipped, and the last ones that were reset or dropped. Any other has ended.
+the highest id, the ids that were skipped, and the last ones that were reset or dropped. Any other has ended, unless it
+is older than those: then it may have been dropped.
 
 WINDOW_UPDATE and RST_STREAM for a stream that is over were on their way, and mean nothing any more. DATA or HEADERS
 after the peer's own end were not: the stream is reset, or where nothing is left to reset the connection fails.
@@ -107,11 +108,13 @@ class Stream:
 class OverStreams:
     """What is remembered of streams that are over, or never were."""
 
-    __slots__ = ("_ends", "_skipped")
+    __slots__ = ("_ends", "_forgotten", "_skipped")
 
     def __init__(self) -> None:
         self._ends: dict[int, int] = {}
         """How the last ones that did not end in order are over."""
+        self._forgotten = 0
+        """The highest id that was in there. Nobody knows any more how those up to it have ended."""
         self._skipped: list[tuple[int, int]] = []
         """Ranges of ids, ascending."""
 
@@ -120,7 +123,9 @@ class OverStreams:
         ends = self._ends
         ends[stream_id] = state
         if len(ends) > MAX_CLOSED_STREAMS:
-            del ends[next(iter(ends))]
+            oldest = next(iter(ends))
+            self._forgotten = max(self._forgotten, oldest)
+            del ends[oldest]
 
     def skip(self, first: int, last: int) -> None:
         """These ids cannot be used any more."""
@@ -135,7 +140,7 @@ class OverStreams:
             return found
         if any(first <= stream_id <= last for first, last in self._skipped):
             return State.SKIPPED
-        return State.ENDED
+        return State.ENDED if stream_id > self._forgotten else State.DROPPED
 
 
 _MAX_SKIPPED = 64  #: ranges; no client skips ids

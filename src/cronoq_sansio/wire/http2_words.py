@@ -1,4 +1,4 @@
-"""The words of the HTTP/2 client: frames, codes, events, and how a peer is told apart that is something else.
+"""The words of HTTP/2: frames, codes, and how a server is told apart that is something else.
 
 RFC 9113: section 6 for frames and settings, section 7 for codes.
 """
@@ -6,8 +6,6 @@ RFC 9113: section 6 for frames and settings, section 7 for codes.
 import struct
 
 from cronoq_sansio.limits import MAX_FRAME
-from cronoq_sansio.values import value
-from cronoq_sansio.wire.metadata import Headers
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEADER = 9
@@ -40,76 +38,8 @@ _TLS_RECORDS = (0x15, 0x16)  #: alert and handshake
 MAX_REASON = 256  #: bytes of a GOAWAY's debug data that are kept
 
 
-@value
-class Settled:
-    """SETTINGS of the server are here: it speaks HTTP/2, and may allow more streams than before."""
-
-
-@value
-class Response:
-    """Headers of the answer, without interim (1xx) ones."""
-
-    stream_id: int
-    headers: Headers
-    ended: bool
-
-
-@value
-class Data:
-    """A DATA frame."""
-
-    stream_id: int
-    data: bytes
-    size: int
-    """What it took from the stream's window, padding included; `credit` gives it back."""
-    ended: bool
-
-
-@value
-class Trailers:
-    """Trailers: the server's side of the stream has ended."""
-
-    stream_id: int
-    headers: Headers
-
-
-@value
-class ResetByServer:
-    """The server ended the stream at once."""
-
-    stream_id: int
-    code: int
-    """Of RST_STREAM."""
-
-
-@value
-class WindowOpened:
-    """More may be sent on this stream; 0 = on all of them."""
-
-    stream_id: int
-
-
-@value
-class GoneAway:
-    """The server takes no new streams; those above `last_stream` are over, it has not looked at them."""
-
-    last_stream: int
-    code: int
-    reason: str
-
-
-@value
-class Failed:
-    """The connection is over: `closed` is True. Once only."""
-
-    reason: str
-
-
-Event = Settled | Response | Data | Trailers | ResetByServer | WindowOpened | GoneAway | Failed
-
-
 class Fault(Exception):
-    """The server broke a rule of the connection."""
+    """The peer broke a rule of the connection."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import anyio
 from google.protobuf.message import DecodeError
 
+from cronoq._client.loops import new_event
 from cronoq._client.methods import Method
 from cronoq.errors import ClientError
 from cronoq_sansio.errors import GrpcStatus
@@ -48,7 +49,7 @@ class UnaryOwner:
     __slots__ = ("done", "end")
 
     def __init__(self) -> None:
-        self.done = anyio.Event()
+        self.done = new_event()
         self.end: CallEnded | None = None
 
     def on_headers(self, metadata: Metadata) -> None:

@@ -13,6 +13,7 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
+from cronoq._client.loops import Scope
 from cronoq._client.payloads import encode_payload
 from cronoq._client.worker_lease import Lease
 from cronoq.errors import CancelTask, Permanent, Reject, Retryable
@@ -59,7 +60,7 @@ class HandlerRunner:
         self._slots = slots
         self._threads: CapacityLimiter | None = None
 
-    async def run(self, lease: Lease, scope: anyio.CancelScope) -> tuple[Outcome, BaseException | None]:
+    async def run(self, lease: Lease, scope: Scope) -> tuple[Outcome, BaseException | None]:
         """Run it in `scope`. The outcome, and what must end the worker once that is reported.
 
         Raises nothing but a cancellation from outside of `scope`.

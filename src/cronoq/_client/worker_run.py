@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import anyio
-from anyio.abc import TaskGroup
 
 from cronoq._client import methods
 from cronoq._client.channel import Channel, Token
 from cronoq._client.dialing import Credentials
 from cronoq._client.link import NEVER, now
+from cronoq._client.loops import Scope, Tasks, tasks_in
 from cronoq._client.target import parse_target
 from cronoq._client.worker_handlers import Handler, HandlerRunner
 from cronoq._client.worker_lease import Lease
@@ -103,7 +103,7 @@ class Run:
         self._jitter = jitter
         self._route = Route(plan.target, (ns(plan.backoff[0]), ns(plan.backoff[1])), reconnect=plan.reconnect)
         self._runner = HandlerRunner(plan.handler, plan.slots)
-        self._tasks: TaskGroup | None = None
+        self._tasks: Tasks | None = None
         self._session: SessionStream | None = None
         self._alive = 0
         """Handlers that have not exited."""
@@ -122,7 +122,7 @@ class Run:
         """Serve until stopped. Raises what `Worker.run` raises."""
         failure: Exception | None
         try:
-            async with anyio.create_task_group() as self._tasks:
+            async with anyio.create_task_group() as group, tasks_in(group) as self._tasks:
                 try:
                     failure = await self._serve()
                 except Exception as error:
@@ -232,13 +232,13 @@ class Run:
         self._standing.last_shutdown = reason or "shutdown"
         log.info("pool %r: the server goes away: %s", self.pool, reason or "no reason given")
 
-    def start_handler(self, session: SessionStream, held: Held, scope: anyio.CancelScope) -> None:
+    def start_handler(self, session: SessionStream, held: Held, scope: Scope) -> None:
         """A task for the lease."""
         assert self._tasks is not None
         self._alive += 1
         self._tasks.start_soon(self._handle, session, held, scope, name=f"lease {held.lease}")
 
-    async def _handle(self, session: SessionStream, held: Held, scope: anyio.CancelScope) -> None:
+    async def _handle(self, session: SessionStream, held: Held, scope: Scope) -> None:
         assert isinstance(held.job, Lease)
         try:
             outcome, crash = await self._runner.run(held.job, scope)

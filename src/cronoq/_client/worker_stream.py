@@ -6,13 +6,14 @@ stream did not take at once and closes the sending side. Handlers are started by
 
 import logging
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio
 
 from cronoq._client import worker_codec
 from cronoq._client.calls import Stream
 from cronoq._client.link import NEVER, now
+from cronoq._client.loops import Scope, new_scope
 from cronoq._client.worker_lease import Lease
 from cronoq.errors import ClientError
 from cronoq_sansio import limits
@@ -49,7 +50,7 @@ class Owner(Protocol):
     def on_server_leaves(self, reason: str, not_leader: bool) -> None:
         """The server has told that it goes."""
 
-    def start_handler(self, session: "SessionStream", held: Held, scope: anyio.CancelScope) -> None:
+    def start_handler(self, session: "SessionStream", held: Held, scope: Scope) -> None:
         """Run the handler in the scope; `handler_exited` once it is over."""
 
 
@@ -218,16 +219,16 @@ class SessionStream:
         self._owner.on_registered(registered)
 
     def _start(self, effect: Start) -> None:
-        scope = anyio.CancelScope()
+        scope = new_scope()
         effect.held.task = scope
         self._owner.start_handler(self, effect.held, scope)
 
     def _interrupt(self, effect: Interrupt) -> None:
         held = effect.held
-        assert isinstance(held.job, Lease) and isinstance(held.task, anyio.CancelScope)
+        assert isinstance(held.job, Lease)
         log.debug("task %d is cut off: %s", held.job.task_id, effect.reason)
         held.job.cancelled.set()
-        held.task.cancel()
+        cast(Scope, held.task).cancel()
 
     def _part(self, effect: Part) -> None:
         self._parting = True

@@ -16,11 +16,11 @@ from typing import Any, Self
 
 import anyio
 from anyio.abc import TaskGroup
-from anyio.lowlevel import current_token
 
 from cronoq._client.calls import Stream, UnaryOwner, decode, failure
 from cronoq._client.dialing import Credentials, PemPaths
 from cronoq._client.link import Link, LinkSettings, now
+from cronoq._client.loops import current_run
 from cronoq._client.methods import Method
 from cronoq._client.options import read_options
 from cronoq._client.target import parse_target
@@ -96,7 +96,7 @@ class Channel:
 
     async def __aenter__(self) -> Self:
         """Bind to the running loop; no connection is made yet."""
-        run = current_token().native_token
+        run = current_run()
         self._check_run(run)
         if self._entered:
             raise RuntimeError("this client is in use in an `async with` block already")
@@ -126,7 +126,7 @@ class Channel:
         links, self._link = list(self._links.items()), None
         for link, _ in links:
             link.close()
-        if _is_asyncio(self._run) and self._run is current_token().native_token:
+        if _is_asyncio(self._run) and self._run is current_run():
             for _, task in links:
                 await _joined(task)
 
@@ -143,7 +143,7 @@ class Channel:
             self._links.clear()
 
     def _acquire_run(self) -> None:
-        run = current_token().native_token
+        run = current_run()
         if run is self._run and not self._closed:
             return
         self._check_run(run)
@@ -206,9 +206,11 @@ class Channel:
         self._check_size(method, len(data))
         deadline = _deadline(timeout)
         for _ in range(MAX_CALL_MOVES):
-            link = await self._connected(deadline)
-            if not link.usable:
-                continue
+            link = self._link
+            if link is None or not link.serves or current_run() is not self._run:
+                link = await self._connected(deadline)
+                if not link.usable:
+                    continue
             owner = UnaryOwner()
             call = link.ask(method.path, self._headers(metadata), data, deadline, owner)
             try:

@@ -17,6 +17,7 @@ from anyio.abc import ByteStream
 
 from cronoq import __version__
 from cronoq._client.dialing import MAYBE_TLS, REMEDIES, Credentials, dial, make_context, unreachable
+from cronoq._client.loops import new_event
 from cronoq._client.target import Target
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND, seconds
@@ -96,7 +97,9 @@ class Link:
         self._settings = settings
         self._on_too_many_pings = on_too_many_pings
         self._machine: GrpcClient | None = None
-        self._wake = anyio.Event()
+        self._wake = new_event()
+        self._woken = False
+        """`_wake` is set."""
         self._scope: CancelScope | None = None
         self._writing = anyio.CancelScope()
         self._timer: CancelScope | None = None
@@ -111,6 +114,14 @@ class Link:
         return self.error is None and not self._closing and (self._machine is None or self._machine.usable)
 
     @property
+    def serves(self) -> bool:
+        """Calls may be started on it now."""
+        machine = self._machine
+        return (
+            machine is not None and self.error is None and not self._closing and self.ready.is_set() and machine.usable
+        )
+
+    @property
     def machine(self) -> GrpcClient:
         """There once `ready` is set without an `error`."""
         assert self._machine is not None
@@ -121,7 +132,10 @@ class Link:
     def ask(self, path: bytes, headers: Headers, message: bytes, deadline: int | None, owner: Owner) -> ClientCall:
         """A call with one message and one answer; only while `usable` and ready."""
         call = self.machine.ask(path, headers, message, now(), deadline=deadline, owner=owner)
-        self.poke()
+        if not self._woken:
+            self._wake_writer()
+        if deadline is not None and deadline < self._armed:
+            self._rearm()
         return call
 
     def start(
@@ -140,16 +154,15 @@ class Link:
 
     def poke(self) -> None:
         """The machine was given something to do."""
-        if self.machine.wants_write():
-            self._wake.set()
+        if not self._woken:
+            self._wake_writer()
         self._rearm()
 
     def consumed(self, event: MessageReceived) -> None:
         """The owner of a stream has taken a message: the server may send more."""
-        machine = self.machine
-        machine.consumed(event.call, event.size)
-        if machine.wants_write():
-            self._wake.set()
+        self.machine.consumed(event.call, event.size)
+        if not self._woken:
+            self._wake_writer()
 
     def close(self) -> None:
         """End all calls, say goodbye, disconnect. Idempotent; returns before it is done."""
@@ -160,6 +173,12 @@ class Link:
                 self._dispatch(self._machine.close())
             elif self._scope is not None:
                 self._scope.cancel()
+
+    def _wake_writer(self) -> None:
+        """The machine may have something to write."""
+        if self.machine.wants_write():
+            self._woken = True
+            self._wake.set()
 
     # --- the connection
 
@@ -220,7 +239,7 @@ class Link:
             ping_timeout=settings.ping_timeout,
             settings_timeout=max(self._connect_until - now(), SECOND // 10),
         )
-        self._wake.set()
+        self._wake_writer()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._read, stream, machine)
             tasks.start_soon(self._keep_time, machine)
@@ -247,8 +266,7 @@ class Link:
     async def _write(self, stream: ByteStream, machine: GrpcClient) -> None:
         """Write what the machine has, until it is closed and everything is out."""
         while True:
-            await self._wake.wait()
-            self._wake = anyio.Event()
+            await self._wait_wake()
             while data := machine.take(WRITE_SIZE):
                 late = machine.take_events()
                 if late:
@@ -263,11 +281,15 @@ class Link:
             if machine.closed:
                 return None
 
+    async def _wait_wake(self) -> None:
+        await self._wake.wait()
+        self._wake = new_event()
+        self._woken = False
+
     async def _wait_for_reader(self, machine: GrpcClient) -> None:
         with anyio.move_on_after(seconds(CLIENT_PART_TIMEOUT)):
             while not machine.closed:
-                await self._wake.wait()
-                self._wake = anyio.Event()
+                await self._wait_wake()
         self._dispatch(machine.receive_eof(now(), self._broken))
 
     async def _keep_time(self, machine: GrpcClient) -> None:
@@ -277,8 +299,7 @@ class Link:
             with anyio.CancelScope(deadline=seconds(self._armed)) as self._timer:
                 await anyio.sleep_forever()
             self._dispatch(machine.handle_timer(now()))
-            if machine.wants_write():
-                self._wake.set()
+            self._wake_writer()
 
     def _rearm(self) -> None:
         """Bring the alarm forward when a timeout before it was set."""
@@ -297,9 +318,10 @@ class Link:
         machine = self.machine
         if machine.closed:
             self._writing.deadline = min(self._writing.deadline, anyio.current_time() + seconds(CLIENT_PART_TIMEOUT))
+            self._woken = True
             self._wake.set()
-        elif machine.wants_write():
-            self._wake.set()
+        elif not self._woken:
+            self._wake_writer()
 
     def _on_connected(self, event: Connected) -> None:
         self.ready.set()

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 import anyio
 from anyio.abc import TaskGroup
+from anyio.lowlevel import current_token
 
 
 class Scope(Protocol):
@@ -58,6 +59,12 @@ def _trio() -> Any:
     """The module, when a task of its runs; the client never imports it by itself."""
     trio = sys.modules.get("trio")
     return trio if trio is not None and trio.lowlevel.in_trio_task() else None
+
+
+def current_run() -> Any:
+    """What tells runs of event loops apart: the loop of asyncio, or Trio's token. RuntimeError outside of one."""
+    trio = _trio()
+    return current_token().native_token if trio is None else trio.lowlevel.current_trio_token()
 
 
 def tasks_in(group: TaskGroup) -> AbstractAsyncContextManager[Tasks]:

@@ -21,6 +21,7 @@ When = int | float | datetime
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)  # noqa: UP017 - the alias of 3.11 is the same
 _MAX_NS = 2**63 - 1
+_NO_DEPS: tuple[Any, ...] = ()
 _MAX_UINT32 = 2**32 - 1
 _PRIORITIES = ("critical", "high", "normal", "low")
 _RETRY_FIELDS = {
@@ -86,7 +87,7 @@ def task(
     on_miss: str | None = None,
     retry: Any = None,
     after: TaskRef | Iterable[TaskRef] | None = None,
-    deps: Iterable[Any] = (),
+    deps: Iterable[Any] = _NO_DEPS,
     resources: Mapping[str, int] | None = None,
     tags: Mapping[str, Any] | None = None,
     labels: Mapping[str, Any] | None = None,
@@ -102,11 +103,18 @@ def task(
         content_type=derived if content_type is None else text("content_type", content_type),
         priority=read_priority(priority),  # type: ignore[arg-type]
     )
-    for name, given in (("pool", pool), ("kind", kind), ("key", key), ("tenant", tenant)):
-        if given is not None:
-            setattr(spec, name, text(name, given))
-    _set_time(spec, "deadline", deadline_in, deadline_at)
-    _set_time(spec, "start", start_in, start_at)
+    if pool is not None:
+        spec.pool = text("pool", pool)
+    if kind is not None:
+        spec.kind = text("kind", kind)
+    if key is not None:
+        spec.key = text("key", key)
+    if tenant is not None:
+        spec.tenant = text("tenant", tenant)
+    if deadline_in is not None or deadline_at is not None:
+        _set_time(spec, "deadline", deadline_in, deadline_at)
+    if start_in is not None or start_at is not None:
+        _set_time(spec, "start", start_in, start_at)
     for name, duration in (("tolerance", tolerance), ("duration_hint", duration_hint), ("timeout", timeout)):
         if duration is not None:
             setattr(spec, f"{name}_s", as_number(name, duration))
@@ -114,7 +122,8 @@ def task(
         spec.on_miss = _choice("on_miss", "MissPolicy", on_miss)  # type: ignore[assignment]
     if retry is not None:
         _set_retry(spec.retry, retry)
-    spec.deps.extend(edges(after, deps))
+    if after is not None or deps is not _NO_DEPS:
+        spec.deps.extend(edges(after, deps))
     for name, units in _items("resources", resources):
         spec.resources[name] = _uint32(f"resources[{name!r}]", units)
     for name, value in _items("tags", tags):
@@ -186,7 +195,7 @@ def overlap_number(overlap: str) -> int:
 def _items(name: str, given: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
     if given is None:
         return ()
-    if not isinstance(given, Mapping):
+    if type(given) is not dict and not isinstance(given, Mapping):  # the check of an abstract class is slow
         raise TypeError(f"{name}: a mapping is needed, not {type(given).__name__}")
     return [(text(name, key), value) for key, value in given.items()]
 

@@ -1,0 +1,95 @@
+"""What is taken straight from Trio behaves as anyio's does, and is not taken where asyncio runs."""
+
+import anyio
+import pytest
+import trio  # loaded, so that under asyncio too it could be mistaken for the loop that runs
+from anyio.lowlevel import current_token
+
+from cronoq._client.loops import current_run, new_event, new_scope, tasks_in
+from tests.client.conftest import Run
+
+
+def test_each_loop_gives_its_own(run: Run, backend: str) -> None:
+    async def main() -> None:
+        native = backend == "trio"
+        assert isinstance(new_event(), trio.Event if native else anyio.Event)
+        assert isinstance(new_scope(), trio.CancelScope if native else anyio.CancelScope)
+        assert current_run() is current_token().native_token
+        async with anyio.create_task_group() as group, tasks_in(group) as tasks:
+            assert isinstance(tasks, trio.Nursery) if native else tasks is group
+
+    run(main)
+
+
+def test_outside_of_a_loop_there_is_no_run() -> None:
+    with pytest.raises(RuntimeError):
+        current_run()
+
+
+def test_events_and_scopes_are_those_of_anyio_in_all_that_is_used(run: Run) -> None:
+    async def main() -> None:
+        event, scope = new_event(), new_scope()
+        async with anyio.create_task_group() as group, tasks_in(group) as tasks:
+
+            async def setter() -> None:
+                event.set()
+                event.set()
+
+            tasks.start_soon(setter, name="setter")
+            await event.wait()
+        assert event.is_set()
+        scope.cancel()
+        with scope:
+            await anyio.sleep_forever()
+        assert scope.cancelled_caught
+        assert not new_scope().cancelled_caught
+
+    run(main)
+
+
+def test_a_cancellation_from_outside_is_one_and_no_group(run: Run) -> None:
+    async def main() -> None:
+        seen: list[BaseException] = []
+        ended: list[str] = []
+
+        async def handler(name: str) -> None:
+            try:
+                await anyio.sleep_forever()
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await anyio.lowlevel.checkpoint()
+                ended.append(name)
+
+        with anyio.CancelScope() as outside:
+            try:
+                async with anyio.create_task_group() as group, tasks_in(group) as tasks:
+                    for name in "ab":
+                        tasks.start_soon(handler, name)
+                    await anyio.lowlevel.checkpoint()
+                    outside.cancel()
+                    await anyio.sleep_forever()
+            except BaseException as error:
+                seen.append(error)
+                raise
+        assert outside.cancelled_caught and sorted(ended) == ["a", "b"]
+        assert isinstance(seen[0], anyio.get_cancelled_exc_class())
+
+    run(main)
+
+
+def test_tasks_are_joined(run: Run) -> None:
+    async def main() -> None:
+        ended = 0
+
+        async def handler() -> None:
+            nonlocal ended
+            for _ in range(3):
+                await anyio.lowlevel.checkpoint()
+            ended += 1
+
+        async with anyio.create_task_group() as group, tasks_in(group) as tasks:
+            for _ in range(5):
+                tasks.start_soon(handler)
+        assert ended == 5
+
+    run(main)

@@ -103,14 +103,9 @@ def task(
         content_type=derived if content_type is None else text("content_type", content_type),
         priority=read_priority(priority),  # type: ignore[arg-type]
     )
-    if pool is not None:
-        spec.pool = text("pool", pool)
-    if kind is not None:
-        spec.kind = text("kind", kind)
-    if key is not None:
-        spec.key = text("key", key)
-    if tenant is not None:
-        spec.tenant = text("tenant", tenant)
+    for name, given in (("pool", pool), ("kind", kind), ("key", key), ("tenant", tenant)):
+        if given is not None:
+            setattr(spec, name, text(name, given))
     if deadline_in is not None or deadline_at is not None:
         _set_time(spec, "deadline", deadline_in, deadline_at)
     if start_in is not None or start_at is not None:

@@ -1,5 +1,7 @@
 """What is taken straight from Trio behaves as anyio's does, and is not taken where asyncio runs."""
 
+import asyncio
+
 import anyio
 import pytest
 import trio  # loaded, so that under asyncio too it could be mistaken for the loop that runs
@@ -19,6 +21,19 @@ def test_each_loop_gives_its_own(run: Run, backend: str) -> None:
             assert isinstance(tasks, trio.Nursery) if native else tasks is group
 
     run(main)
+
+
+def test_asyncio_within_a_task_of_trio_is_asyncio() -> None:
+    async def inner() -> None:
+        assert isinstance(new_event(), anyio.Event) and isinstance(new_scope(), anyio.CancelScope)
+        assert current_run() is asyncio.get_running_loop()
+
+    async def outer() -> None:
+        assert isinstance(new_event(), trio.Event)
+        asyncio.run(inner())
+        assert isinstance(new_event(), trio.Event)
+
+    trio.run(outer)
 
 
 def test_outside_of_a_loop_there_is_no_run() -> None:

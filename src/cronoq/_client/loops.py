@@ -56,7 +56,13 @@ class Tasks(Protocol):
 
 
 def _trio() -> Any:
-    """The module, when a task of its runs; the client never imports it by itself."""
+    """The module, when a task of its runs; the client never imports it by itself.
+
+    A task of Trio's may run a loop of asyncio: then that is the one. Where both may be meant, anyio decides.
+    """
+    asyncio: Any = sys.modules.get("asyncio")
+    if asyncio is not None and asyncio._get_running_loop() is not None:
+        return None
     trio = sys.modules.get("trio")
     return trio if trio is not None and trio.lowlevel.in_trio_task() else None
 

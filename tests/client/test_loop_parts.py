@@ -23,17 +23,15 @@ def test_each_loop_gives_its_own(run: Run, backend: str) -> None:
     run(main)
 
 
-def test_asyncio_within_a_task_of_trio_is_asyncio() -> None:
-    async def inner() -> None:
+def test_where_asyncio_runs_nothing_is_of_trio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trio may take its own task for the one that runs, where a run of it surrounds or preceded the other loop."""
+
+    async def main() -> None:
         assert isinstance(new_event(), anyio.Event) and isinstance(new_scope(), anyio.CancelScope)
         assert current_run() is asyncio.get_running_loop()
 
-    async def outer() -> None:
-        assert isinstance(new_event(), trio.Event)
-        asyncio.run(inner())
-        assert isinstance(new_event(), trio.Event)
-
-    trio.run(outer)
+    monkeypatch.setattr(trio.lowlevel, "in_trio_task", lambda: True)
+    anyio.run(main, backend="asyncio")
 
 
 def test_outside_of_a_loop_there_is_no_run() -> None:

@@ -254,4 +254,6 @@ def test_what_is_remembered_of_streams_that_are_over_is_bounded() -> None:
         over.note(2 * number + 1, S.RESET)
         over.skip(4 * number + 100_001, 4 * number + 100_001)
     assert len(over._ends) == MAX_CLOSED_STREAMS and len(over._skipped) <= 64
-    assert over.state(1) == S.ENDED and over.state(4 * MAX_CLOSED_STREAMS - 1) == S.RESET
+    assert over.state(4 * MAX_CLOSED_STREAMS - 1) == S.RESET
+    assert over.state(1) == S.DROPPED, "how it has ended is forgotten: what comes for it is not held against the peer"
+    assert over.state(4 * MAX_CLOSED_STREAMS + 1) == S.ENDED

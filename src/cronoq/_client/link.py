@@ -148,15 +148,17 @@ class Link:
         max_receive: int | None = None,
     ) -> ClientCall:
         """Start a stream; only while `usable` and ready. `poke` once its first messages are queued."""
-        return self.machine.start_call(
+        call = self.machine.start_call(
             path, headers, now(), deadline=deadline, streaming=True, max_receive=max_receive, owner=owner
         )
+        if deadline is not None and deadline < self._armed:
+            self._rearm()
+        return call
 
     def poke(self) -> None:
         """The machine was given something to do."""
         if not self._woken:
             self._wake_writer()
-        self._rearm()
 
     def consumed(self, event: MessageReceived) -> None:
         """The owner of a stream has taken a message: the server may send more."""

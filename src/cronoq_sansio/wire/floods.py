@@ -50,7 +50,7 @@ class Bucket:
 class Floods:
     """What one peer may still send."""
 
-    __slots__ = ("_asked", "_empty", "_pings", "_priorities", "_resets", "_settings", "_windows")
+    __slots__ = ("_asked", "_empty", "_pings", "_priorities", "_refusals", "_resets", "_settings", "_windows")
 
     def __init__(self, streams: int) -> None:
         """`streams`: how many the peer may open at once."""
@@ -79,6 +79,17 @@ class Floods:
         """So many frames of DATA went out."""
         self._windows += WINDOW_UPDATES_PER_FRAME * frames
         self._pings.fill()
+
+    def acknowledged(self) -> None:
+        """The peer has read our SETTINGS."""
+        self._refusals = 0
+
+    def refusal(self, now: int) -> bool:
+        """A stream too many is refused: a reset, but from a peer that could not know."""
+        if self._refusals:
+            self._refusals -= 1
+            return True
+        return self._resets.take(now)
 
     def reset(self, now: int) -> bool:
         """A stream is reset, by the peer or because of it."""

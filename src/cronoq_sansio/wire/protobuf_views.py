@@ -17,7 +17,11 @@ from cronoq_sansio.wire import pb
 
 RARE = "rare"
 """Name of the oneof: `WhichOneof(RARE)` is None when nothing was sent but what the view reads."""
-_LENGTH_DELIMITED = (FieldDescriptorProto.TYPE_STRING, FieldDescriptorProto.TYPE_MESSAGE, FieldDescriptorProto.TYPE_BYTES)
+_LENGTH_DELIMITED = (
+    FieldDescriptorProto.TYPE_STRING,
+    FieldDescriptorProto.TYPE_MESSAGE,
+    FieldDescriptorProto.TYPE_BYTES,
+)
 
 
 def _view(name: str, of: str, read: Iterable[str], messages: dict[str, str]) -> DescriptorProto:

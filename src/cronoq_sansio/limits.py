@@ -21,7 +21,8 @@ MAX_SCHEDULE_NAME = 256  #: spec
 MAX_CRON = 256  #: spec; characters of a cron expression
 MAX_TIME_ZONE = 64  #: spec
 
-MAX_TEXTS = 1_024  #: sets of content type, kind and pool of tasks that are remembered as checked: 400 bytes each
+MAX_TEXTS = 1_024  #: sets of content type, kind, pool and tags of tasks that are remembered as checked …
+MAX_TEXTS_SIZE = 512  #: … and their bytes: 1 MiB in all, with what Python adds
 
 # --- credentials
 

@@ -49,7 +49,7 @@ from cronoq_sansio.wire.protobuf_recurring import (
     encode_recurring_list,
     encode_recurring_removed,
 )
-from cronoq_sansio.wire.protobuf_spec import decode_spec, quick_spec
+from cronoq_sansio.wire.protobuf_spec import decode_spec, learn, quick_spec
 from cronoq_sansio.wire.protobuf_views import RARE
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
@@ -84,17 +84,24 @@ class Route:
 
 def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
+    view = None
     try:
-        view = protobuf_views.Submit.FromString(data)
-        task = view.task
-        if view.WhichOneof(RARE) is None and task.WhichOneof(RARE) is None and view.HasField("task"):
-            spec = quick_spec(task, len(data), limits)
-            if spec is not None:
-                return Submit(spec, False, None)
+        task = protobuf_views.task_of(data)
+        if task is not None:
+            view = protobuf_views.Task.FromString(task)
+            if view.WhichOneof(RARE) is None:
+                spec = quick_spec(view, len(data), limits)
+                if spec is not None:
+                    return Submit(spec, False, None)
+            else:
+                view = None
         message = pb.SubmitRequest.FromString(data)
     except DecodeError:
         return undecodable("SubmitRequest")
-    return _decode_whole_submit(message, data, limits)
+    submit = _decode_whole_submit(message, data, limits)
+    if view is not None and type(submit) is Submit:
+        learn(view, submit.spec, limits)
+    return submit
 
 
 def _decode_whole_submit(message: pb.SubmitRequest, data: bytes, limits: LimitSettings) -> Submit | Rejection:

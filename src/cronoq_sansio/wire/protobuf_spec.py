@@ -22,7 +22,7 @@ from cronoq_sansio.checks import (
     unix_time,
 )
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_TEXTS, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_TEXTS, MAX_TEXTS_SIZE, MESSAGE_HEADROOM
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import (
     DEFAULT_KIND,
@@ -109,48 +109,59 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
 
 
 def quick_spec(task: Any, received: int, limits: LimitSettings) -> TaskSpec | None:
-    """The same of a `protobuf_views` task in which nothing rare was sent; None when something in it has to be refused.
+    """The same of a `protobuf_views` task in which nothing rare was sent; None when this way does not know.
 
-    Producers send the same few kinds of tasks: what was found of their texts is remembered, and the texts are shared.
+    Producers send the same few kinds of tasks: what was found of their texts is remembered (`learn`), and shared.
     """
-    asked = task.content_type, task.kind, task.pool, limits.max_kind_len
-    texts = _texts.get(asked)
-    if texts is None:
-        content_type, kind, pool, _ = asked
-        if (
-            check_text("content_type", content_type, MAX_CONTENT_TYPE)
-            or check_text("kind", kind, limits.max_kind_len)
-            or check_text("pool", pool, MAX_POOL_NAME)
-        ):
-            return None
-        if len(_texts) >= MAX_TEXTS:
-            _texts.clear()
-        texts = _texts[asked] = content_type, kind or DEFAULT_KIND, pool or DEFAULT_POOL
     key, priority = task.key, task.priority
+    known = _known.get((task.content_type, task.kind, task.pool, *task.tags[:]))  # a slice costs half of iterating
     if (
-        received > limits.max_message_bytes - MESSAGE_HEADROOM
+        known is None
+        or known.limits is not limits
+        or received > known.largest
         or not 0 <= priority <= 4
         or (key and check_key("key", key, limits.max_key_len))
     ):
         return None
-    content_type, kind, pool = texts
     return TaskSpec(
         task.payload,
-        content_type,
-        kind,
-        pool,
+        known.content_type,
+        known.kind,
+        known.pool,
         priority - 1 if priority else _NORMAL,
         key,
         None,
         None,
-        (),
+        known.tags,
         received,
         None,
     )
 
 
-_texts: dict[tuple[str, str, str, int], tuple[str, str, str]] = {}
-"""By content type, kind, pool and the longest kind: the first three, checked, with the defaults for what is empty."""
+class _Known:
+    """Texts of tasks that were checked."""
+
+    __slots__ = ("content_type", "kind", "largest", "limits", "pool", "tags")
+
+    def __init__(self, spec: TaskSpec, limits: LimitSettings) -> None:
+        self.content_type, self.kind, self.pool, self.tags = spec.content_type, spec.kind, spec.pool, spec.tags
+        self.limits = limits
+        """Whose checks they have passed."""
+        self.largest = limits.max_message_bytes - MESSAGE_HEADROOM
+
+
+_known: dict[tuple[str | bytes, ...], _Known] = {}
+"""By content type, kind and pool as they were sent, and the entries of the map of tags in their order."""
+
+
+def learn(task: Any, spec: TaskSpec, limits: LimitSettings) -> None:
+    """`spec` is what the whole way has made of `task`, in which nothing rare was sent: the next one like it is quick."""
+    texts = (task.content_type, task.kind, task.pool, *task.tags[:])
+    if sum(map(len, texts)) > MAX_TEXTS_SIZE:
+        return
+    if len(_known) >= MAX_TEXTS:
+        _known.clear()
+    _known[texts] = _Known(spec, limits)
 
 
 def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:

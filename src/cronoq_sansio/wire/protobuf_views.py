@@ -24,8 +24,8 @@ _LENGTH_DELIMITED = (
 )
 
 
-def _view(name: str, of: str, read: Iterable[str], messages: dict[str, str]) -> DescriptorProto:
-    """A view `name` of the message `of` that reads some of its fields; those in `messages` as other views."""
+def _view(name: str, of: str, read: Iterable[str], raw: Iterable[str] = ()) -> DescriptorProto:
+    """A view `name` of the message `of` that reads some of its fields; each entry of those in `raw` as its bytes."""
     source = DescriptorProto()
     pb.DESCRIPTOR.message_types_by_name[of].CopyToProto(source)
     wanted = set(read)
@@ -33,8 +33,8 @@ def _view(name: str, of: str, read: Iterable[str], messages: dict[str, str]) -> 
     view.oneof_decl.add(name=RARE)
     for field in source.field:
         copy = view.field.add(name=field.name, number=field.number, label=FieldDescriptorProto.LABEL_OPTIONAL)
-        if field.name in messages:
-            copy.type, copy.type_name = FieldDescriptorProto.TYPE_MESSAGE, f".view.{messages[field.name]}"
+        if field.name in raw:
+            copy.label, copy.type = FieldDescriptorProto.LABEL_REPEATED, FieldDescriptorProto.TYPE_BYTES
             continue
         if field.type == FieldDescriptorProto.TYPE_ENUM:
             copy.type = FieldDescriptorProto.TYPE_INT32  # on the wire an enumeration is one
@@ -49,12 +49,24 @@ def _view(name: str, of: str, read: Iterable[str], messages: dict[str, str]) -> 
 
 _FILE = FileDescriptorProto(name="view.proto", package="view", syntax="proto3")
 _FILE.message_type.extend(
-    [
-        _view("Task", "TaskSpec", ("payload", "content_type", "kind", "pool", "priority", "key"), {}),
-        _view("Submit", "SubmitRequest", (), {"task": "Task"}),
-    ]
+    [_view("Task", "TaskSpec", ("payload", "content_type", "kind", "pool", "priority", "key"), raw=("tags",))]
 )
 _POOL = DescriptorPool()
 _POOL.Add(_FILE)
-Submit: Any = GetMessageClass(_POOL.FindMessageTypeByName("view.Submit"))
-"""Of `SubmitRequest`; its task is a view of `TaskSpec`."""
+Task: Any = GetMessageClass(_POOL.FindMessageTypeByName("view.Task"))
+"""Of `TaskSpec`. `tags` are the entries of the map as they were sent: a name may come twice, and any be damaged."""
+
+
+def task_of(request: bytes) -> bytes | None:
+    """The `TaskSpec` in a `SubmitRequest` that has nothing else, as its bytes; None when it is not so."""
+    if len(request) < 2 or request[0] != _TASK:
+        return None
+    size, at = request[1], 2
+    if size >= 0x80:
+        if len(request) < 3 or request[2] >= 0x80:
+            return None  # above 16 KiB the cost of another way does not matter
+        size, at = size & 0x7F | request[2] << 7, 3
+    return request[at:] if size == len(request) - at else None
+
+
+_TASK = 1 << 3 | 2  #: how field 1 of a message begins that is a message itself

@@ -40,7 +40,8 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
-from cronoq_sansio.wire import pb, protobuf_views
+from cronoq_sansio.wire import pb, protobuf_bytes, protobuf_views
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
     decode_list_recurring,
@@ -53,6 +54,8 @@ from cronoq_sansio.wire.protobuf_spec import decode_spec, learn, quick_spec
 from cronoq_sansio.wire.protobuf_views import RARE
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
+_TASK = tag(1, LENGTH)  #: in `SubmitRequest`
+_SUBMITTED = bytes((tag(1, VARINT),))  #: `SubmitResponse.id`
 
 
 @value
@@ -86,7 +89,7 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
     view = None
     try:
-        task = protobuf_views.task_of(data)
+        task = protobuf_bytes.only(data, _TASK)
         if task is not None:
             view = protobuf_views.Task.FromString(task)
             if view.WhichOneof(RARE) is None:
@@ -268,6 +271,8 @@ def _decode_ref(ref: pb.TaskRef, limits: LimitSettings) -> TaskRef | Rejection:
 def encode_submit(reply: Message) -> bytes:
     """`SubmitResponse`."""
     assert isinstance(reply, SubmitReply)
+    if reply.result is None and not reply.duplicate and reply.task_id:
+        return _SUBMITTED + protobuf_bytes.varint(reply.task_id)
     message = pb.SubmitResponse(id=reply.task_id, duplicate=reply.duplicate)
     if reply.result is not None:
         message.result.CopyFrom(_result(reply.result))

@@ -56,17 +56,3 @@ _POOL.Add(_FILE)
 Task: Any = GetMessageClass(_POOL.FindMessageTypeByName("view.Task"))
 """Of `TaskSpec`. `tags` are the entries of the map as they were sent: a name may come twice, and any be damaged."""
 
-
-def task_of(request: bytes) -> bytes | None:
-    """The `TaskSpec` in a `SubmitRequest` that has nothing else, as its bytes; None when it is not so."""
-    if len(request) < 2 or request[0] != _TASK:
-        return None
-    size, at = request[1], 2
-    if size >= 0x80:
-        if len(request) < 3 or request[2] >= 0x80:
-            return None  # above 16 KiB the cost of another way does not matter
-        size, at = size & 0x7F | request[2] << 7, 3
-    return request[at:] if size == len(request) - at else None
-
-
-_TASK = 1 << 3 | 2  #: how field 1 of a message begins that is a message itself

@@ -14,6 +14,8 @@ from cronoq_sansio.errors import Rejection
 from cronoq_sansio.limits import (
     MAX_CONTENT_TYPE,
     MAX_POOL_NAME,
+    MAX_TEXTS,
+    MAX_TEXTS_SIZE,
     MAX_WORKER_MESSAGE,
     MAX_WORKER_NAME,
     PROTOCOL_VERSION,
@@ -33,15 +35,26 @@ from cronoq_sansio.service.messages import (
     ToWorker,
 )
 from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.spec import DEFAULT_POOL
-from cronoq_sansio.wire import pb
+from cronoq_sansio.spec import DEFAULT_POOL, TaskSpec
+from cronoq_sansio.wire import pb, protobuf_bytes
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag, varint
 
 _EMPTY = EmptyMessage()
+_COMPLETE = tag(3, LENGTH)  #: in `WorkerMessage`
+_LEASE = bytes((tag(2, LENGTH),))  #: in `ServerMessage`; the following ones in `Lease`
+_LEASE_ID = bytes((tag(1, VARINT),))
+_TASK_ID = bytes((tag(2, VARINT),))
+_ATTEMPT = bytes((tag(3, VARINT),))
+_PAYLOAD = bytes((tag(4, LENGTH),))
+_KEY = bytes((tag(7, LENGTH),))
 
 
 def decode_worker(data: bytes, limits: LimitSettings) -> FromWorker | Rejection:
     """One `WorkerMessage`. An empty oneof, or one with a member that is new to us, is an `EmptyMessage`."""
     try:
+        completed = protobuf_bytes.only(data, _COMPLETE)
+        if completed is not None:
+            return _completed(pb.Complete.FromString(completed))
         message = pb.WorkerMessage.FromString(data)
     except DecodeError:
         return invalid("the message is not a valid cronoq.v1.WorkerMessage (damaged, or text that is not UTF-8)")
@@ -52,8 +65,11 @@ def decode_worker(data: bytes, limits: LimitSettings) -> FromWorker | Rejection:
 
 
 def _complete(message: pb.WorkerMessage, limits: LimitSettings) -> Complete:
+    return _completed(message.complete)
+
+
+def _completed(complete: pb.Complete) -> Complete:
     """A content type that is too long or has a NUL is dropped: the output is worth more than its label."""
-    complete = message.complete
     content_type = complete.content_type
     if content_type and check_text("content_type", content_type, MAX_CONTENT_TYPE) is not None:
         content_type = ""
@@ -109,31 +125,56 @@ def encode_for_worker(message: ToWorker | Lease) -> bytes:
 
 
 def encode_lease(lease: Lease) -> bytes:
-    """A `ServerMessage` with the lease; everything is set that the task has."""
+    """A `ServerMessage` with the lease; everything is set that the task has.
+
+    Its numbers, the payload and the key are written here; what it has in common with the leases of other tasks is
+    remembered. Fields need not be in the order of their numbers.
+    """
     task = lease.task
     spec = task.spec
-    message = pb.ServerMessage()
-    out = message.lease
-    out.lease = lease.id
-    out.task_id = task.id
-    out.attempt = lease.attempt
-    out.payload = spec.payload
-    out.kind = spec.kind
-    out.pool = spec.pool
-    out.priority = spec.priority + 1  # type: ignore[assignment]
-    out.lease_ttl_s = seconds(task.pool.settings.lease_ttl)
-    if spec.content_type:
-        out.content_type = spec.content_type
-    if spec.key:
-        out.key = spec.key
-    if spec.tags:
-        out.tags.update(spec.tags)
-    if spec.timeout is not None:
-        out.timeout_s = seconds(spec.timeout)
+    ttl = task.pool.settings.lease_ttl
     asked = spec.scheduling
-    if asked is not None and asked.deadline is not None:
-        out.deadline_unix_ns = asked.deadline
-    return message.SerializeToString()
+    if spec.timeout is not None or (asked is not None and asked.deadline is not None):
+        tail = _tail(spec, ttl)
+    else:
+        alike = spec.content_type, spec.kind, spec.pool, spec.priority, spec.tags, ttl
+        found = _tails.get(alike)
+        if found is None:
+            found = _tail(spec, ttl)
+            if len(found) <= MAX_TEXTS_SIZE:
+                if len(_tails) >= MAX_TEXTS:
+                    _tails.clear()
+                _tails[alike] = found
+        tail = found
+    payload, key = spec.payload, spec.key
+    parts = [_LEASE_ID, varint(lease.id), _TASK_ID, varint(task.id), _ATTEMPT, varint(lease.attempt)]
+    if payload:
+        parts += (_PAYLOAD, varint(len(payload)), payload)
+    if key:
+        encoded = key.encode()
+        parts += (_KEY, varint(len(encoded)), encoded)
+    parts.append(tail)
+    inside = b"".join(parts)
+    return b"".join((_LEASE, varint(len(inside)), inside))
+
+
+def _tail(spec: TaskSpec, lease_ttl: int) -> bytes:
+    """What `encode_lease` does not write itself, as a `Lease`."""
+    asked = spec.scheduling
+    return pb.Lease(
+        content_type=spec.content_type,
+        kind=spec.kind,
+        tags=dict(spec.tags),
+        timeout_s=None if spec.timeout is None else seconds(spec.timeout),
+        deadline_unix_ns=None if asked is None else asked.deadline,
+        pool=spec.pool,
+        priority=spec.priority + 1,  # type: ignore[arg-type]
+        lease_ttl_s=seconds(lease_ttl),
+    ).SerializeToString()
+
+
+_tails: dict[tuple[object, ...], bytes] = {}
+"""By what goes into it, of tasks without a time of their own."""
 
 
 def encode_to_worker(message: ToWorker) -> bytes:

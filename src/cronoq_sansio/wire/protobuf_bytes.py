@@ -1,0 +1,59 @@
+"""Pieces of protobuf's encoding that the hot path reads and writes itself (the Protobuf encoding specification).
+
+A message within a message costs the library a second object, and a number that it serializes a whole message. Where
+that is most of the work, what is inside is cut out here, and numbers are written here; all else is the library's.
+"""
+
+
+def tag(number: int, wire_type: int) -> int:
+    """How a field begins; `number` up to 15."""
+    return number << 3 | wire_type
+
+
+VARINT, LENGTH = 0, 2  #: wire types
+
+
+def only(message: bytes, begin: int) -> bytes | None:
+    """The message inside a message that has nothing else: what follows `begin` (a `tag`); None when it is not so.
+
+    None also when it has 16 KiB or more: what this saves does not matter there.
+    """
+    if len(message) < 2 or message[0] != begin:
+        return None
+    size, at = message[1], 2
+    if size >= 0x80:
+        if len(message) < 3 or message[2] >= 0x80:
+            return None
+        size, at = size & 0x7F | message[2] << 7, 3
+    return message[at:] if size == len(message) - at else None
+
+
+def varint(number: int) -> bytes:
+    """A number from 0 to 2^64 - 1. Ids that follow each other have nearly all bytes in common: those are remembered."""
+    if number < 0x80:
+        return _ONE[number]
+    if number < 0x4000:
+        return (number & 0x7F | number << 1 & 0x7F00 | 0x80).to_bytes(2, "little")
+    above = number >> 14
+    rest = _rest.get(above)
+    if rest is None:
+        rest = _write(above)
+        if len(_rest) >= _MAX_REST:
+            _rest.clear()
+        _rest[above] = rest
+    return (number & 0x7F | number << 1 & 0x7F00 | 0x8080).to_bytes(2, "little") + rest
+
+
+def _write(number: int) -> bytes:
+    out = bytearray()
+    while number >= 0x80:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+_ONE = [bytes((number,)) for number in range(0x80)]
+_rest: dict[int, bytes] = {}
+"""By all bits of a number but the last 14."""
+_MAX_REST = 256

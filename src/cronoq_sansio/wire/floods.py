@@ -64,14 +64,14 @@ class Floods:
         self._windows = WINDOW_UPDATES
         self._priorities = PRIORITIES_PER_STREAM
 
-    def opened(self) -> None:
-        """A stream was opened."""
-        self._priorities += PRIORITIES_PER_STREAM
-        self._windows += WINDOW_UPDATES_PER_STREAM
+    def opened(self, streams: int) -> None:
+        """So many streams were opened."""
+        self._priorities += PRIORITIES_PER_STREAM * streams
+        self._windows += WINDOW_UPDATES_PER_STREAM * streams
 
     def asked(self) -> None:
         """A stream was opened by us. The peer may end it by a reset, or with an answer that cannot be taken."""
-        self.opened()
+        self.opened(1)
         self._asked += 1
         self._pings.fill()
 

@@ -31,9 +31,11 @@ _STATIC_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(STA
 class Encoder:
     """Of one direction of one connection. Blocks must be sent in the order in which they were written."""
 
-    __slots__ = ("_count", "_entries", "_kept", "_limit", "_literals", "_size", "_smallest")
+    __slots__ = ("_count", "_entries", "_kept", "_limit", "_literals", "_size", "_smallest", "version")
 
     def __init__(self) -> None:
+        self.version = 0
+        """As long as it stays the same, a block without `once` that was written stays what it is."""
         self._entries: dict[Field, int] = {}
         """Of the dynamic table, oldest first, with the number of each: they are counted as they come."""
         self._count = 0
@@ -53,7 +55,7 @@ class Encoder:
         if self._smallest is None or limit < self._smallest:
             self._smallest = limit
         self._limit = limit
-        self._kept.clear()
+        self._forget()
         self._evict(limit)
 
     def encode(self, fields: Sequence[Field], once: Iterable[Field] = ()) -> bytes:
@@ -90,6 +92,7 @@ class Encoder:
         smallest, self._smallest = self._smallest, None
         if smallest is None:
             return b""
+        self.version += 1
         announced = integer(smallest, 5, RESIZED)
         return announced if smallest == self._limit else announced + integer(self._limit, 5, RESIZED)
 
@@ -105,12 +108,17 @@ class Encoder:
         index = _STATIC_NAMES.get(name, 0)
         if 2 * size > self._limit:  # it would drive out most of the others
             return _literal(PLAIN_LITERAL, 4, index, name, value)
-        self._kept.clear()
+        self._forget()
         self._evict(self._limit - size)
         self._count += 1
         self._entries[field] = self._count
         self._size += size
         return _literal(INDEXED_LITERAL, 6, index, name, value)
+
+    def _forget(self) -> None:
+        """The table moves: blocks that were written mean something else from now on."""
+        self._kept.clear()
+        self.version += 1
 
     def _evict(self, limit: int) -> None:
         entries = self._entries

@@ -162,7 +162,22 @@ class Http2Client(Http2Connection):
         self._end()
         return [Failed(reason)]
 
-    def _whole(self, stream_id: int, buffer: bytes, start: int, following: int, end: int, events: list[Any]) -> int:
+    def _usual(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
+        """Answers with headers and trailers that came before, and one DATA frame between them."""
+        while end - at >= FRAME_HEADER:
+            whole = self._answer(buffer, at, end, events)
+            if not whole:
+                break
+            at = whole
+        return at
+
+    def _answer(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
+        """Where such an answer ends that begins here; 0 = it is none."""
+        high, low, kind, flags, stream_id = _head(buffer, at)
+        if high or kind != HEADERS or flags != END_HEADERS:
+            return 0
+        start = at + FRAME_HEADER
+        following = start + low
         stream = self._streams.get(stream_id)
         begun = following + FRAME_HEADER
         if stream is None or stream.started or stream.state != _LOCAL_ENDED or begun > end:

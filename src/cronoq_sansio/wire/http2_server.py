@@ -12,6 +12,7 @@ than `limits.LATE_TIMER`, all of them move by the lateness and one second more, 
 """
 
 from collections.abc import Iterable, Sequence
+from struct import Struct
 from typing import Any
 
 from cronoq_sansio import limits
@@ -25,11 +26,13 @@ from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset,
 from cronoq_sansio.wire.http2_streams import State, Stream, table
 from cronoq_sansio.wire.http2_words import (
     DATA,
+    END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
     FRAME_HEADER,
     GOAWAY,
     HEAD,
+    HEADERS,
     LONG,
     MAX_STREAM_ID,
     NO_ERROR,
@@ -46,10 +49,31 @@ from cronoq_sansio.wire.http2_words import (
 )
 
 _head = HEAD.unpack_from
-_pack = HEAD.pack
 _REMOTE_ENDED = int(State.REMOTE_ENDED)
 _LOCAL_ENDED = int(State.LOCAL_ENDED)
 _BOTH = int(State.ENDED)
+_PLAIN_DATA = bytes((DATA, 0))
+
+
+class _Form:
+    """An answer, all but its content and its stream: headers, the head of one DATA frame, trailers."""
+
+    __slots__ = ("begin", "close", "end", "head", "of", "pack", "pack_end", "size", "tail", "version")
+
+    def __init__(
+        self, fields: Sequence[Field], trailers: Sequence[Field], version: int, head: bytes, tail: bytes
+    ) -> None:
+        self.of = fields
+        self.end = trailers
+        self.version = version
+        """The encoder's, before it wrote these: blocks that moved its table are not written twice."""
+        self.head = head
+        self.tail = tail
+        self.begin = len(head).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
+        self.close = len(tail).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS | END_STREAM))
+        self.pack = Struct(f">5sL{len(head)}sBH2sL").pack
+        self.pack_end = Struct(f">5sL{len(tail)}s").pack
+        self.size = 3 * FRAME_HEADER + len(head) + len(tail)
 
 
 class Http2Server(Http2Connection):
@@ -63,6 +87,7 @@ class Http2Server(Http2Connection):
         "_draining",
         "_failed",
         "_farewell",
+        "_form",
         "_headers_due",
         "_heard",
         "_idle_since",
@@ -91,6 +116,8 @@ class Http2Server(Http2Connection):
         self._failed = False
         self._draining = False
         self._farewell = False
+        self._form: _Form | None = None
+        """Of the last answer."""
         self._peer_leaves = False
         self._heard = now
         self._pinged: int | None = None
@@ -144,39 +171,54 @@ class Http2Server(Http2Connection):
         elif self._headers_due is None or self._moved_on:
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
 
-    def _whole(self, stream_id: int, buffer: bytes, start: int, following: int, end: int, events: list[Any]) -> int:
-        begun = following + FRAME_HEADER
-        if begun > end:
-            return 0
-        high, low, kind, flags, of_stream = _head(buffer, following)
-        size = high << 16 | low
-        done: int = begun + size
-        if (
-            kind != DATA
-            or flags != END_STREAM
-            or of_stream != stream_id
-            or done > end
-            or size > limits.MAX_FRAME
-            or stream_id != self._highest + 2
-            or len(self._streams) >= self._max_streams
-        ):
-            return 0
-        headers = self._decoder.known(buffer[start:following])
-        if headers is None or headers.fault != "" or headers.length >= 0:
-            return 0
-        self._take_window(size)
-        self._highest = stream_id
-        self._floods.opened()
-        self._streams[stream_id] = Stream(_REMOTE_ENDED, self._peer_window, 0)
-        events.append(Request(stream_id, headers, True, buffer[begun:done]))
-        return done
+    def _usual(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
+        """Requests with headers that came before, whose content is one DATA frame with their end.
+
+        Some clients send the headers of many requests first, and then their contents.
+        """
+        known, streams = self._decoder.known, self._streams
+        highest, window, peer_window = self._highest, self._receive_window, self._peer_window
+        waiting: dict[int, HeaderList] = {}
+        room = self._max_streams - len(streams)
+        while end - at >= FRAME_HEADER:
+            high, size, kind, flags, stream_id = _head(buffer, at)
+            start = at + FRAME_HEADER
+            following = start + size
+            if high or following > end:
+                break
+            if kind == DATA:
+                headers = waiting.get(stream_id)
+                if headers is None or flags != END_STREAM or size > window or size > limits.MAX_FRAME:
+                    break
+                del waiting[stream_id]
+                window -= size
+                streams[stream_id] = Stream(_REMOTE_ENDED, peer_window, 0)
+                events.append(Request(stream_id, headers, True, buffer[start:following]))
+            elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 and room > 0:
+                found = known(buffer[start:following])
+                if found is None or found.fault != "" or found.length >= 0:
+                    break
+                waiting[stream_id] = found
+                highest = stream_id
+                room -= 1
+            else:
+                break
+            at = following
+        for stream_id, headers in waiting.items():
+            streams[stream_id] = Stream(0, peer_window, self._window)
+            events.append(Request(stream_id, headers, False, b""))
+        if highest != self._highest:
+            self._floods.opened((highest - self._highest) // 2)
+            self._highest = highest
+            self._take_window(self._receive_window - window)
+        return at
 
     def _on_opened(self, stream_id: int, headers: HeaderList, *, ended: bool, events: list[Any]) -> None:
         following = self._highest + 2 if self._highest else 1
         if stream_id > following:
             self._over.skip(following, stream_id - 2)
         self._highest = stream_id
-        self._floods.opened()
+        self._floods.opened(1)
         if len(self._streams) >= self._max_streams:
             self._drop(stream_id, REFUSED_STREAM)
             return
@@ -283,24 +325,25 @@ class Http2Server(Http2Connection):
         if size > stream.send_window or size > self._send_window or size > self._peer_frame:
             return False
         self._send_window -= size
-        encode = self._encoder.encode
-        head, tail = encode(fields), encode(trailers)
+        form = self._form
+        if form is None or form.version != self._encoder.version or form.of is not fields or form.end is not trailers:
+            form = self._form_of(fields, trailers)
         self._out.append(
-            b"".join(
-                (
-                    _pack(0, len(head), words.HEADERS, words.END_HEADERS, stream_id),
-                    head,
-                    _pack(size >> 16, size & 0xFFFF, DATA, 0, stream_id),
-                    data,
-                    _pack(0, len(tail), words.HEADERS, words.END_HEADERS | END_STREAM, stream_id),
-                    tail,
-                )
-            )
+            form.pack(form.begin, stream_id, form.head, size >> 16, size & 0xFFFF, _PLAIN_DATA, stream_id)
+            + data
+            + form.pack_end(form.close, stream_id, form.tail)
         )
-        self.unsent += 3 * FRAME_HEADER + len(head) + size + len(tail)
+        self.unsent += form.size + size
         self._floods.sent(1)
         self._end_local(stream_id, stream)
         return True
+
+    def _form_of(self, fields: Sequence[Field], trailers: Sequence[Field]) -> "_Form":
+        """Kept for the next answer; where the encoder's table moves meanwhile, that one has to be encoded anew."""
+        version = self._encoder.version
+        encode = self._encoder.encode
+        form = self._form = _Form(fields, trailers, version, encode(fields), encode(trailers))
+        return form
 
     def drain(self) -> None:
         """Announce the end (section 6.8): GOAWAY with the highest id; new streams are still taken."""

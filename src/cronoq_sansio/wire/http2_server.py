@@ -190,13 +190,15 @@ class Http2Server(Http2Connection):
                 headers = waiting.get(stream_id)
                 if headers is None or flags != END_STREAM or size > window or size > limits.MAX_FRAME:
                     break
+                if headers.length >= 0 and headers.length != size:
+                    break
                 del waiting[stream_id]
                 window -= size
                 streams[stream_id] = Stream(_REMOTE_ENDED, peer_window, 0)
                 events.append(Request(stream_id, headers, True, buffer[start:following]))
             elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 and room > 0:
                 found = known(buffer[start:following])
-                if found is None or found.fault != "" or found.length >= 0:
+                if found is None or found.fault != "":
                     break
                 waiting[stream_id] = found
                 highest = stream_id
@@ -205,7 +207,8 @@ class Http2Server(Http2Connection):
                 break
             at = following
         for stream_id, headers in waiting.items():
-            streams[stream_id] = Stream(0, peer_window, self._window)
+            stream = streams[stream_id] = Stream(0, peer_window, self._window)
+            stream.expected = headers.length
             events.append(Request(stream_id, headers, False, b""))
         if highest != self._highest:
             self._floods.opened((highest - self._highest) // 2)

@@ -123,11 +123,14 @@ class Batch:
 
     def add(self, number: int, writes: Iterable[Record]) -> None:
         """Append the writes of step `number`."""
+        rows, states = 0, self.states
         for record in writes:
-            self.rows += 1
+            rows += 1
             kind = type(record)
-            if kind is TaskInserted:
-                self.rows += len(record.edges)  # type: ignore[union-attr]
+            if kind is TaskFinished or kind is TaskChanged:
+                states[record.task_id] = record  # type: ignore[assignment,union-attr]
+            elif kind is TaskInserted:
+                rows += len(record.edges)  # type: ignore[union-attr]
                 self.inserted[record.task_id] = record  # type: ignore[assignment,union-attr]
                 self.spec_size += record.spec.size  # type: ignore[union-attr]
             elif kind is OutputStored:
@@ -135,10 +138,9 @@ class Batch:
                 self.output_size += len(record.output)  # type: ignore[union-attr]
             elif kind is EdgeResolved:
                 self.resolved.setdefault(record.task_id, {})[record.key] = record.parent  # type: ignore[union-attr]
-            elif kind is TaskChanged or kind is TaskFinished:
-                self.states[record.task_id] = record  # type: ignore[assignment,union-attr]
             else:
                 self._add_schedule(record)  # type: ignore[arg-type]
+        self.rows += rows
         self.steps += 1
         self.through = number
 

@@ -96,15 +96,21 @@ class MemoryStore:
             return
         for task_id, inserted in batch.inserted.items():
             self._insert(task_id, inserted)
-        for task_id, parents in batch.resolved.items():
-            self._resolve(task_id, parents)
+        if batch.resolved:
+            for task_id, parents in batch.resolved.items():
+                self._resolve(task_id, parents)
+        last = None
         for task_id, state in batch.states.items():
-            if isinstance(state, TaskFinished):
+            if type(state) is TaskFinished:
                 self._finish(task_id, state)
+                last = state
             elif task_id in self._inserted:
-                self._changed[task_id] = state
-        for name, writes in batch.schedules.items():
-            self._write_schedule(name, writes)
+                self._changed[task_id] = state  # type: ignore[assignment]
+        if last is not None:
+            self._forget(last.finished - self._key_retention)
+        if batch.schedules:
+            for name, writes in batch.schedules.items():
+                self._write_schedule(name, writes)
         done(None)
 
     async def find(self, query: FindTask) -> StoredTask | None:
@@ -164,7 +170,8 @@ class MemoryStore:
         return TaskLoaded(row, self._changed.get(task_id))
 
     def _insert(self, task_id: int, inserted: TaskInserted) -> None:
-        self._highest_task = max(self._highest_task, task_id)
+        if task_id > self._highest_task:
+            self._highest_task = task_id
         if task_id in self._inserted:
             return  # written again: its edges are counted already
         self._inserted[task_id] = inserted
@@ -190,13 +197,14 @@ class MemoryStore:
         inserted = self._inserted.pop(task_id, None)
         if inserted is None:
             return  # written again: it is remembered already, or too old to be
-        self._unlink(inserted)
+        if inserted.edges:
+            self._unlink(inserted)
         spec = inserted.spec
         if spec.key and self._keys.get(spec.key) == task_id:
             del self._keys[spec.key]
-        self._parents.pop(task_id, None)  # written again
+        if self._parents:
+            self._parents.pop(task_id, None)  # written again
         self._finished[task_id] = FinishedLoaded(task_id, spec.pool, spec.key, state.status, state.finished)
-        self._forget(state.finished - self._key_retention)
 
     def _write_schedule(self, name: str, writes: ScheduleWrites) -> None:
         if writes.deleted:
@@ -209,8 +217,6 @@ class MemoryStore:
 
     def _unlink(self, inserted: TaskInserted) -> None:
         """The edges of a task go, and with the last one that names it a parent that key retention has forgotten."""
-        if not inserted.edges:
-            return
         named = self._named
         for parent in self._named_by(inserted):
             named[parent] -= 1

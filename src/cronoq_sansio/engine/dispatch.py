@@ -256,7 +256,10 @@ class Pool:
         elif self.groups.plain.only is None and self.groups.plain.best() is None:
             return None
         else:
-            lanes = self._plain
+            ready = [lane for lane in self._plain if lane.ready]
+            if len(ready) == 1:  # nearly always: nothing to compare
+                return ready[0]
+            lanes = ready
         first = winner = None
         highest = -1
         for lane in lanes:

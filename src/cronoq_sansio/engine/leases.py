@@ -89,7 +89,8 @@ class Leases:
         lease.timed = True
         heap = self._heap
         heappush(heap, (_due(lease), lease.id, lease))
-        if len(heap) > MIN_GARBAGE and len(heap) > 2 * len(self.live):
+        entries = len(heap)
+        if entries > MIN_GARBAGE and entries > 2 * len(self.live):
             self._heap = [entry for entry in heap if entry[2].live]
             heapify(self._heap)
 

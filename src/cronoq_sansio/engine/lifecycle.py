@@ -196,29 +196,29 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     """Give a task that was just taken from its lane to a group: one more attempt, one slot less."""
     assert RUNNING in MOVES[task.status], f"{task} cannot start"
     task.status = RUNNING
-    pool = task.pool
+    pool, spec, plan = task.pool, task.spec, task.plan
     pool.pending -= 1
-    pool.pending_by_class[task.spec.priority] -= 1
+    pool.pending_by_class[spec.priority] -= 1
     engine.tasks.pending -= 1
-    task.attempt += 1
-    plan = task.plan
+    task.attempt = attempt = task.attempt + 1
     if plan is not None:
         if plan.tag >= 0 and pool.shares is not None:
-            pool.shares[task.spec.priority].dispatched(plan.tag)
+            pool.shares[spec.priority].dispatched(plan.tag)
         if plan.fixed:
-            pool.apart_by_class[task.spec.priority] -= 1
+            pool.apart_by_class[spec.priority] -= 1
     leases = engine.leases
-    lease = task.lease = Lease(leases.next_id, task, group.labels, task.last_started)
-    leases.live[leases.next_id] = lease
-    leases.next_id += 1
-    task.last_started = engine.now + engine.wall_offset
+    lease_id = leases.next_id
+    leases.next_id = lease_id + 1
+    lease = task.lease = leases.live[lease_id] = Lease(lease_id, task, group.labels, task.last_started)
+    now = engine.now
+    task.last_started = started = now + engine.wall_offset
     if not task.first_started:
-        task.first_started = task.last_started
+        task.first_started = started
         if plan is not None and plan.fixed:
-            engine.starts.started(task, task.last_started)
-            pool.figures.waits.append(max(min(engine.now - task.arrival, task.last_started - plan.start), 0))
+            engine.starts.started(task, started)
+            pool.figures.waits.append(max(min(now - task.arrival, started - plan.start), 0))
         else:
-            pool.figures.waits.append(engine.now - task.arrival)
+            pool.figures.waits.append(now - task.arrival)
     groups = pool.groups
     if plan is not None and plan.hold is not None:
         groups.use_hold(group, task)
@@ -230,13 +230,11 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
         groups.filled += 1
     engine.totals.dispatched += 1
     step = engine.step
-    task.stored = step.number
-    step.writes.append(
-        TaskChanged(task.id, RUNNING, task.attempt, 0, task.first_started, task.last_started, task.message)
-    )
+    task.stored = number = step.number
+    step.writes.append(TaskChanged(task.id, RUNNING, attempt, 0, task.first_started, started, task.message))
     if engine.watched:
         _tell(engine, task, RUNNING)
-    step.once_durable.append(Dispatch(lease, step.number))
+    step.once_durable.append(Dispatch(lease, number))
 
 
 def take_back(engine: "Engine", lease: Lease) -> None:

@@ -27,9 +27,14 @@ class IdIndex:
 
     def add(self, task_id: int) -> None:
         """An id that is not there yet."""
-        if not self._chunks:
-            self._chunks.append([task_id])
+        chunks = self._chunks
+        if not chunks:
+            chunks.append([task_id])
             self._firsts.append(task_id)
+            return
+        last = chunks[-1]
+        if task_id > last[-1] and len(last) < CHUNK:  # tasks end in the order of their ids, more or less
+            last.append(task_id)
             return
         at = max(bisect_right(self._firsts, task_id) - 1, 0)
         chunk = self._chunks[at]

@@ -62,15 +62,15 @@ class InfoCache:
         if not self._capacity:
             return
         task = ended.task
-        spec = task.spec
-        if len(self._order) >= self._capacity:
+        task_id, key, order = task.id, task.spec.key, self._order
+        if len(order) >= self._capacity:
             self._drop_oldest()
-        self._order.append(task.id)
+        order.append(task_id)
         if self._ids is not None:
-            self._ids.add(task.id)
-        self._entries[task.id] = InfoEntry(task_info(task), ended.after)
-        if spec.key:
-            self._keys[spec.key] = task.id
+            self._ids.add(task_id)
+        self._entries[task_id] = InfoEntry(task_info(task), ended.after)
+        if key:
+            self._keys[key] = task_id
 
     def get(self, ref: int | str) -> InfoEntry | None:
         """By id, or by key the newest."""
@@ -132,11 +132,16 @@ class OutputCache:
 
     def add(self, task_id: int, output: bytes, content_type: str, after: int) -> None:
         """Remember an output, or do nothing when it does not fit at all."""
-        if not self._capacity or len(output) > self._budget:
+        size, order = len(output), self._order
+        if not self._capacity or size > self._budget:
             return
-        self._order.append(task_id)
+        order.append(task_id)
         self._entries[task_id] = OutputEntry(output, content_type, after)
-        self.size += len(output)
+        self.size = size = self.size + size
+        if len(order) > self._capacity or size > self._budget:
+            self._drop_oldest()
+
+    def _drop_oldest(self) -> None:
         while len(self._order) > self._capacity or self.size > self._budget:
             self.size -= len(self._entries.pop(self._order.popleft()).output)
 

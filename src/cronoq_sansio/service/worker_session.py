@@ -20,7 +20,7 @@ Invariant: a session is in its group's `free` exactly while it has fewer leases 
 """
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from enum import Enum
 from typing import Any
 
@@ -190,9 +190,12 @@ class Group:
         session.slots = slots
         self._set_free(session.id, running < slots)
 
-    def choose(self, refused: Container[int] = ()) -> Session | None:
+    def choose(self, refused: Collection[int] = ()) -> Session | None:
         """The next worker in id order after the last one, with a free slot, that has not refused; O(log n)."""
         free = self.free
+        if len(free) == 1 and not refused:
+            self._last = worker_id = free[0]
+            return self.sessions[worker_id]
         start = bisect_right(free, self._last)
         for offset in range(len(free)):
             worker_id = free[(start + offset) % len(free)]

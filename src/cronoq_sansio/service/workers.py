@@ -131,9 +131,15 @@ class Workers:
 
     def sent(self, event: WorkerSent) -> None:
         """One message of a worker."""
-        session = event.stream.session
-        if session is not None:
-            self._apply(session, type(event.message), event.message)
+        session, message = event.stream.session, event.message
+        if session is None:
+            return
+        assert type(session) is Session
+        entry = session.inputs.get(type(message))
+        if entry is not None and entry[1] is session.state:
+            entry[0](session, message)
+        else:
+            self._apply(session, type(message), message)
 
     def gone(self, event: WorkerGone) -> None:
         """The stream is over on the worker's side."""
@@ -201,19 +207,25 @@ class Workers:
         A refused lease comes before new ones, because the engine passes it on where it applies the refusal: so the
         worker that made its group eligible still is free.
         """
+        if not self._dispatches:
+            return
         dispatches, self._dispatches = self._dispatches, []
+        owners, refusals, said = self._owners, self._refusals, self._turn.once_durable
+        group: Group | None = None
         for dispatch in dispatches:
             lease = dispatch.lease
             if not lease.live:
                 continue
-            group = self._groups.get(lease.task.spec.pool, {}).get(lease.group)
-            session = None if group is None else group.choose(self._refusals.get(lease.id, ()))
+            lease_id, pool = lease.id, lease.task.spec.pool
+            if group is None or group.pool != pool or group.labels != lease.group:
+                group = self._groups.get(pool, {}).get(lease.group)
+            session = None if group is None else group.choose(refusals.get(lease_id, ()) if refusals else ())
             if group is None or session is None:
-                self._turn.events.append(DispatchReturned(lease.id))
+                self._turn.events.append(DispatchReturned(lease_id))
                 continue
             group.fill(session, lease)
-            self._owners[lease.id] = session
-            self._turn.once_durable.append(SendLease(session.stream, lease, dispatch.after))
+            owners[lease_id] = session
+            said.append(SendLease(session.stream, lease, dispatch.after))
 
     # --- out of the outbox
 

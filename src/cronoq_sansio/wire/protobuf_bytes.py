@@ -11,6 +11,7 @@ def tag(number: int, wire_type: int) -> int:
 
 
 VARINT, LENGTH = 0, 2  #: wire types
+SHORT = [bytes((number,)) for number in range(0x80)]  #: numbers of one byte
 
 
 def only(message: bytes, begin: int) -> bytes | None:
@@ -31,7 +32,7 @@ def only(message: bytes, begin: int) -> bytes | None:
 def varint(number: int) -> bytes:
     """A number from 0 to 2^64 - 1. Ids that follow each other have nearly all bytes in common: those are remembered."""
     if number < 0x80:
-        return _ONE[number]
+        return SHORT[number]
     if number < 0x4000:
         return (number & 0x7F | number << 1 & 0x7F00 | 0x80).to_bytes(2, "little")
     above = number >> 14
@@ -53,7 +54,6 @@ def _write(number: int) -> bytes:
     return bytes(out)
 
 
-_ONE = [bytes((number,)) for number in range(0x80)]
 _rest: dict[int, bytes] = {}
 """By all bits of a number but the last 14."""
 _MAX_REST = 256

@@ -37,7 +37,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_POOL, TaskSpec
 from cronoq_sansio.wire import pb, protobuf_bytes
-from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag, varint
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, SHORT, VARINT, tag, varint
 
 _EMPTY = EmptyMessage()
 _COMPLETE = tag(3, LENGTH)  #: in `WorkerMessage`
@@ -121,7 +121,7 @@ _DECODERS: dict[str, Callable[[pb.WorkerMessage, LimitSettings], FromWorker | Re
 
 def encode_for_worker(message: ToWorker | Lease) -> bytes:
     """One `ServerMessage`."""
-    return encode_lease(message) if isinstance(message, Lease) else encode_to_worker(message)
+    return encode_lease(message) if type(message) is Lease else encode_to_worker(message)  # type: ignore[arg-type]
 
 
 def encode_lease(lease: Lease) -> bytes:
@@ -146,16 +146,26 @@ def encode_lease(lease: Lease) -> bytes:
                     _tails.clear()
                 _tails[alike] = found
         tail = found
-    payload, key = spec.payload, spec.key
-    parts = [_LEASE_ID, varint(lease.id), _TASK_ID, varint(task.id), _ATTEMPT, varint(lease.attempt)]
-    if payload:
-        parts += (_PAYLOAD, varint(len(payload)), payload)
-    if key:
-        encoded = key.encode()
-        parts += (_KEY, varint(len(encoded)), encoded)
-    parts.append(tail)
-    inside = b"".join(parts)
-    return b"".join((_LEASE, varint(len(inside)), inside))
+    payload, attempt = spec.payload, lease.attempt
+    size = len(payload)
+    inside = b"".join(
+        (
+            _LEASE_ID,
+            varint(lease.id),
+            _TASK_ID,
+            varint(task.id),
+            _ATTEMPT,
+            SHORT[attempt] if attempt < 0x80 else varint(attempt),
+            _PAYLOAD,
+            SHORT[size] if size < 0x80 else varint(size),
+            payload,
+            tail,
+        )
+    )
+    if spec.key:
+        key = spec.key.encode()
+        inside += _KEY + varint(len(key)) + key
+    return _LEASE + varint(len(inside)) + inside
 
 
 def _tail(spec: TaskSpec, lease_ttl: int) -> bytes:

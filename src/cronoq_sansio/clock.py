@@ -15,6 +15,7 @@ SECOND = 1_000_000_000
 EPOCH = datetime(1970, 1, 1)
 MIN_TEXT, MAX_TEXT = -62_135_596_800, 253_402_300_799  #: the years 1 and 9999, what a date can say
 
+NEVER = 1 << 63  #: on any scale: later than every time
 LAST_UNIX_NS = (1 << 63) - 1  #: in the year 2262: what a column or an `int64` can say
 
 #: Longest duration that a client may name: 100 years (server.md section 1, "Fixed limits").

@@ -12,7 +12,7 @@ from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
 from cronoq._runtime.faults import TermEnded
 from cronoq._runtime.transport import MemoryTransport, memory_pair
-from cronoq_sansio.clock import SECOND
+from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import WRITE_SIZE
 from cronoq_sansio.service.messages import Shutdown
@@ -28,7 +28,7 @@ class FakeWire:
         self.out = bytearray()
         self.taken: list[int] = []
         self.late: list[Any] = []
-        self.due: int | None = None
+        self.due = NEVER
         self.fired: list[int] = []
         self.closed = False
         self.eofs = 0
@@ -52,11 +52,11 @@ class FakeWire:
         return late
 
     def next_timeout(self) -> int | None:
-        return self.due
+        return None if self.due == NEVER else self.due
 
     def handle_timer(self, now: int) -> list[Any]:
         self.fired.append(now)
-        self.due = None
+        self.due = NEVER
         return [b"timer"]
 
     def take(self, limit: int) -> bytes:

@@ -91,9 +91,10 @@ def test_numbers_are_written_as_the_library_writes_them(number: int) -> None:
     field = pb.Complete(lease=number).SerializeToString()
     assert field == (b"\x08" + protobuf_bytes.varint(number) if number else b"")
     assert encode_submit(SubmitReply(number, False, None)) == pb.SubmitResponse(id=number).SerializeToString()
-    assert encode_submit(SubmitReply(number, True, None)) == pb.SubmitResponse(
-        id=number, duplicate=True
-    ).SerializeToString()
+    assert (
+        encode_submit(SubmitReply(number, True, None))
+        == pb.SubmitResponse(id=number, duplicate=True).SerializeToString()
+    )
 
 
 @given(st.binary(max_size=40), st.binary(max_size=300), st.booleans())

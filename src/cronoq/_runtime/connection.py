@@ -17,7 +17,7 @@ from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.faults import TermEnded, describe
 from cronoq._runtime.transport import Transport
-from cronoq_sansio.clock import seconds
+from cronoq_sansio.clock import NEVER, seconds
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.limits import CLOSE_LINGER, CLOSE_TIMEOUT, WRITE_SIZE
 from cronoq_sansio.service.messages import Shutdown
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc import GrpcServer
 
 log = get_logger("connection")
-
-NEVER = 1 << 63
 
 
 class Connection:
@@ -219,8 +217,8 @@ class Connection:
 
     def _rearm(self) -> None:
         """Bring the alarm forward when a timeout before it was set."""
-        due = self._machine.next_timeout()
-        if due is None or due > self._leave_at:
+        due = self._machine.due
+        if due > self._leave_at:
             due = self._leave_at
         if due < self._armed:
             self._armed = due

@@ -256,10 +256,7 @@ class Pool:
         elif self.groups.plain.only is None and self.groups.plain.best() is None:
             return None
         else:
-            ready = [lane for lane in self._plain if lane.ready]
-            if len(ready) == 1:  # nearly always: nothing to compare
-                return ready[0]
-            lanes = ready
+            lanes = self._plain
         first = winner = None
         highest = -1
         for lane in lanes:

@@ -204,15 +204,18 @@ class Engine:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
         if self._more:
             return self.now
-        times = (
-            self.leases.next_timeout(),
+        earliest = self.leases.next_timeout()
+        for due in (
             self.retries.next(),
             self.dependencies.next_timeout(),
             self.starts.next_timeout(self) if self.starts.count else None,
             self.recurring.next_timeout(self) if self.recurring.armed and not self._held else None,
-            None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
-        )
-        return min((time for time in times if time is not None), default=None)
+            # While dispatch is held back nothing is called.
+            self.resources.next_timeout() if self.resources.any and not self._held else None,
+        ):
+            if due is not None and (earliest is None or due < earliest):
+                earliest = due
+        return earliest
 
     # --- looking
 

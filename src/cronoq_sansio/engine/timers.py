@@ -57,8 +57,10 @@ class TimerHeap(Generic[P]):
 
     def next(self) -> int | None:
         """When the earliest timer is due; None without timers."""
-        self._skip()
-        return self._heap[0][0] if self._heap else None
+        heap = self._heap
+        if heap and heap[0][3].payload is None:
+            self._skip()
+        return heap[0][0] if heap else None
 
     def first(self) -> tuple[int, str] | None:
         """When the earliest timer is due, and its order; None without timers."""

@@ -457,6 +457,12 @@ class GrpcServer:
 
     # --- time
 
+    @property
+    def due(self) -> int:
+        """Nothing is due before this: what `next_timeout` said last, or what came up since."""
+        due, stalls = self.http2.due, self._stalls.due
+        return due if stalls is None or due < stalls else stalls
+
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due; None = never. Late calls are noticed: see http2.py."""
         due = self.http2.next_timeout()

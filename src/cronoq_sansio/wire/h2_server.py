@@ -36,7 +36,7 @@ from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import SECOND
+from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.wire import frames
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -396,6 +396,12 @@ class H2Server:
         events.append(Failed(reason))
 
     # --- time
+
+    @property
+    def due(self) -> int:
+        """What `next_timeout` says; never = `NEVER`."""
+        due = self.next_timeout()
+        return NEVER if due is None else due
 
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due, on the scale of `now`; None = never."""

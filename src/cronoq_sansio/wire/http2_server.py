@@ -16,7 +16,7 @@ from struct import Struct
 from typing import Any
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import SECOND
+from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.wire import http2_fields
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -99,6 +99,7 @@ class Http2Server(Http2Connection):
         "_pinged",
         "_preface_due",
         "_seen",
+        "due",
     )
 
     TABLE = table(server=True)
@@ -123,6 +124,8 @@ class Http2Server(Http2Connection):
         self._pinged: int | None = None
         self._idle_since = now
         self._preface_due: int | None = now + limits.PREFACE_TIMEOUT
+        self.due = self._preface_due
+        """Nothing is due before this, on the scale of `now`: what `next_timeout` said last, or what came up since."""
         self._headers_due: int | None = None
 
     # --- in
@@ -134,8 +137,15 @@ class Http2Server(Http2Connection):
             return events
         self._clock = self._heard = now - self._lost
         self._pinged = None
+        at = 0
+        if self._settled and not self._buffer and not self._block_stream:
+            at = self._usual(data, 0, len(data), events)
+            if at == len(data) and self.unsent <= limits.MAX_UNSENT:
+                self._headers_due = None
+                return events
         try:
-            at = 0 if self._seen == len(PREFACE) else self._greet(data)
+            if self._seen < len(PREFACE):
+                at = self._greet(data)
             if self._seen == len(PREFACE):
                 self._receive_frames(self._buffer + data if self._buffer else data, at, events)
             if self.unsent > limits.MAX_UNSENT:
@@ -170,6 +180,7 @@ class Http2Server(Http2Connection):
             self._headers_due = None
         elif self._headers_due is None or self._moved_on:
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
+            self._advance(self._headers_due)
 
     def _usual(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
         """Requests with headers that came before, whose content is one DATA frame with their end.
@@ -387,11 +398,15 @@ class Http2Server(Http2Connection):
         else:
             # Answered early. Some clients lose the answer when a reset follows at once, so they get time to stop.
             self._lingering[stream_id] = self._clock + limits.STREAM_LINGER
+            self._advance(self._clock + limits.STREAM_LINGER)
 
     def _left(self) -> None:
         if not self._streams:
             self._idle_since = self._clock
-            self._close_when_left()
+            if self._clock + limits.IDLE_TIMEOUT + self._lost < self.due:
+                self._advance(self._clock + limits.IDLE_TIMEOUT)
+            if self._peer_leaves:
+                self._close_when_left()
 
     def _close_when_left(self) -> None:
         if self._peer_leaves and not self._streams:
@@ -415,17 +430,23 @@ class Http2Server(Http2Connection):
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due, on the scale of `now`; None = never."""
         if self.closed:
+            self.due = NEVER
             return None
-        if self._preface_due is not None:
-            return self._preface_due + self._lost
-        due = self._next_ping()
-        if self._headers_due is not None:
-            due = min(due, self._headers_due)
-        if not self._streams:
-            due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
-        elif self._lingering:
-            due = min(due, next(iter(self._lingering.values())))
-        return due + self._lost
+        due = self._preface_due
+        if due is None:
+            due = self._next_ping()
+            if self._headers_due is not None:
+                due = min(due, self._headers_due)
+            if not self._streams:
+                due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
+            elif self._lingering:
+                due = min(due, next(iter(self._lingering.values())))
+        self.due = due = due + self._lost
+        return due
+
+    def _advance(self, due: int) -> None:
+        """Something is due that may be earlier than all else."""
+        self.due = min(self.due, due + self._lost)
 
     def _next_ping(self) -> int:
         if self._pinged is not None:

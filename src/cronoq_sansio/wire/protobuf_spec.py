@@ -22,7 +22,14 @@ from cronoq_sansio.checks import (
     unix_time,
 )
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import MAX_CONTENT_TYPE, MAX_MULTIPLIER, MAX_POOL_NAME, MAX_TEXTS, MAX_TEXTS_SIZE, MESSAGE_HEADROOM
+from cronoq_sansio.limits import (
+    MAX_CONTENT_TYPE,
+    MAX_MULTIPLIER,
+    MAX_POOL_NAME,
+    MAX_TEXTS,
+    MAX_TEXTS_SIZE,
+    MESSAGE_HEADROOM,
+)
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import (
     DEFAULT_KIND,
@@ -155,7 +162,7 @@ _known: dict[tuple[str | bytes, ...], _Known] = {}
 
 
 def learn(task: Any, spec: TaskSpec, limits: LimitSettings) -> None:
-    """`spec` is what the whole way has made of `task`, in which nothing rare was sent: the next one like it is quick."""
+    """`spec` is what the whole way made of `task`, in which nothing rare was sent: its like is quick from now on."""
     texts = (task.content_type, task.kind, task.pool, *task.tags[:])
     if sum(map(len, texts)) > MAX_TEXTS_SIZE:
         return

@@ -55,4 +55,3 @@ _POOL = DescriptorPool()
 _POOL.Add(_FILE)
 Task: Any = GetMessageClass(_POOL.FindMessageTypeByName("view.Task"))
 """Of `TaskSpec`. `tags` are the entries of the map as they were sent: a name may come twice, and any be damaged."""
-

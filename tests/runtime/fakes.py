@@ -1,6 +1,6 @@
 """Fakes of what surrounds the runtime: a machine, a performer, a store whose commits the test decides."""
 
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
 import anyio
@@ -13,7 +13,7 @@ from cronoq._stores.base import Batch, Claim, Done, StoreError
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import TimerFired
-from cronoq_sansio.engine.records import Edge, LoadedRecord, OutputStored, TaskInserted
+from cronoq_sansio.engine.records import Edge, LoadedRecord, OutputStored, Record, TaskInserted
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service.messages import FindTask, ListFinished, StoredPage, StoredTask
 from cronoq_sansio.spec import TaskSpec
@@ -171,6 +171,13 @@ class FakeStore:
         self._done = done
         if self.auto is not None:
             self.decide(self.auto(batch))
+
+    def apply(self, writes: Iterable[Record]) -> None:
+        """As a volatile store."""
+        batch = Batch()
+        batch.add(len(self.tried) + 1, writes)
+        self.tried.append(batch)
+        self.stored.update(batch.inserted)
 
     def decide(self, error: StoreError | None = None) -> None:
         done, self._done = self._done, None

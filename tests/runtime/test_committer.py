@@ -207,7 +207,6 @@ async def test_edges_of_new_tasks_are_rows_as_well(autojump_clock: MockClock, st
 
 async def test_a_volatile_store_never_holds_cascades(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
     stage = Stage(volatile=True)
-    stage.store.auto = lambda _batch: None
     nursery.start_soon(stage.run)
     for _ in range(3):
         stage.driver.handle([Write("a", rows=limits.MAX_WAITING_ROWS)])

@@ -55,7 +55,6 @@ async def test_events_that_arise_while_flushing_are_the_next_step(autojump_clock
 async def test_a_volatile_store_has_what_was_said_when_a_later_step_breaks(autojump_clock: MockClock) -> None:
     """An event that arises while flushing breaks the machine; the next term must know what the caller was told."""
     stage = Stage(volatile=True)
-    stage.store.auto = lambda _batch: None
     stage.performer.answers["a"] = [Explode()]
     with pytest.raises(TermEnded):
         stage.driver.handle([Write("a")])
@@ -224,7 +223,6 @@ async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: M
 
 async def test_a_volatile_store_is_written_in_the_same_call(autojump_clock: MockClock) -> None:
     stage = Stage(volatile=True)
-    stage.store.auto = lambda _batch: None
     stage.driver.handle([Write("done")])
     assert stage.said == ["done"]
     assert list(stage.store.stored) == [1]
@@ -232,7 +230,6 @@ async def test_a_volatile_store_is_written_in_the_same_call(autojump_clock: Mock
 
 async def test_a_volatile_store_never_sees_a_step_that_was_not_whole(autojump_clock: MockClock) -> None:
     stage = Stage(volatile=True)
-    stage.store.auto = lambda _batch: None
     with pytest.raises(TermEnded):
         stage.driver.handle([Write("half"), Explode()])
     assert stage.store.stored == {}

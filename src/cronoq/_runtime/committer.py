@@ -24,7 +24,7 @@ Two kinds of trouble are told to the rest of the term:
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import anyio
 
@@ -32,7 +32,7 @@ from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.faults import TermEnded
 from cronoq._runtime.handover import Handover
-from cronoq._stores.base import Batch, Fenced, Store, StoreError, StoreUnavailable
+from cronoq._stores.base import Batch, Fenced, Store, StoreError, StoreUnavailable, VolatileStore
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.engine.events import CascadesHeld, CommitsResumed, CommitsStalled
@@ -69,6 +69,7 @@ class Committer:
     ) -> None:
         """`report` takes events for the term, `hold(calls, workers)` stops or gives credit, `end` ends the term."""
         self._store = store
+        self._memory = cast(VolatileStore, store) if store.volatile else None
         self._clock = clock
         self._report = report
         self._hold = hold
@@ -92,7 +93,12 @@ class Committer:
     # --- the driver's side
 
     def add(self, number: int, writes: Iterable[Record]) -> None:
-        """Append the writes of step `number` to the next transaction that has room for them."""
+        """Append the writes of step `number` to the next transaction that has room for them; a memory has them now."""
+        if self._memory is not None:
+            self._memory.apply(writes)
+            self.figures.commits += 1
+            self.figures.steps += 1
+            return
         batch = self._queue[-1]
         if batch.rows >= limits.MAX_COMMIT_ROWS:
             batch = Batch()
@@ -103,12 +109,7 @@ class Committer:
         """Write what has been added, unless a transaction is in flight. Called after the answers of a read went out."""
         if not self._queue[0].steps or self._ended:
             return
-        if self._store.volatile:
-            batch = self._next()
-            self.figures.commits += 1
-            self.figures.steps += batch.steps
-            self._store.begin_commit(batch, self._applied)
-        elif self._flight is not None:
+        if self._flight is not None:
             self._weigh()
         elif self._outcomes is not None:
             self._flight = self._next()
@@ -144,7 +145,7 @@ class Committer:
 
     async def run(self) -> None:
         """Take the outcomes of transactions until the term ends. Leaves only when the store does not write any more."""
-        if self._store.volatile:
+        if self._memory is not None:
             await anyio.sleep_forever()
         outcomes: Handover[StoreError | None] = Handover()
         self._outcomes = outcomes
@@ -171,10 +172,6 @@ class Committer:
         if not self._queue:
             self._queue.append(Batch())
         return batch
-
-    def _applied(self, error: StoreError | None) -> None:
-        if error is not None:
-            raise error
 
     def _begin(self, outcomes: Handover[StoreError | None]) -> None:
         assert self._flight is not None

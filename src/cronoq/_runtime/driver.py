@@ -100,8 +100,6 @@ class Driver:
                 step = outbox.handle(batch, now)
                 if step.writes:
                     self.committer.add(step.number, step.writes)
-                    if self._store.volatile:
-                        self.committer.kick()  # what is said next must be there for a term that comes after a fault
                 if step.at_once:
                     performer.perform(step.at_once)
                 events = self._arisen

@@ -190,7 +190,7 @@ class Store(Protocol):
     """A place for tasks. Constructing one does nothing; `open` does."""
 
     volatile: bool
-    """True: everything is lost with the process, so nothing waits for a commit."""
+    """True: everything is lost with the process, so nothing waits for a commit; it is a `VolatileStore`."""
 
     async def open(self) -> None:
         """Open, check and migrate. Raises `StoreUnusable`, `StoreUnavailable` (busy or full just now: try again)."""
@@ -228,3 +228,10 @@ class Store(Protocol):
 
         Raises `StoreGone`, with everything released, when the next open may not find what was acknowledged.
         """
+
+
+class VolatileStore(Store, Protocol):
+    """One that need not be waited for."""
+
+    def apply(self, writes: Iterable[Record]) -> None:
+        """Take over the writes of a step, in order. Raises `Fenced` after `close`."""

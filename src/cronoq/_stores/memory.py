@@ -1,7 +1,7 @@
 """The store for servers that may forget: the last record of each live row, in this process.
 
 It exists so that a fresh term in the same process recovers after a fault of the old one. Records are values that nobody
-mutates, and a batch is given only after the engine's step returned whole, so a later term never sees half a change.
+mutates, and they are given only after the engine's step returned whole, so a later term never sees half a change.
 
 Finished tasks are kept only as far as such a term needs them, for key retention or because an edge of a live task names
 them: id, pool, key, status and end, never an output. What callers may still read of finished tasks lies in the
@@ -9,16 +9,21 @@ service's caches, so `find` and `list` do not know them.
 """
 
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from dataclasses import replace
 
-from cronoq._stores.base import NO_PARENTS, Batch, Claim, Done, Fenced, ScheduleWrites, resolve, scheduling_of
+from cronoq._stores.base import NO_PARENTS, Batch, Claim, Done, Fenced, resolve, scheduling_of
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import (
+    EdgeResolved,
     FinishedLoaded,
     LoadedRecord,
+    OutputStored,
+    Record,
+    RecurringDeleted,
     RecurringFired,
     RecurringLoaded,
+    RecurringRecord,
     RecurringStored,
     TaskChanged,
     TaskFinished,
@@ -37,7 +42,7 @@ issued is not known; no term issues 10¹² leases, so a later one never repeats 
 class MemoryStore:
     """A `Store` without a file. `close` keeps the rows: the next `open` and `claim` of the same object go on with them.
 
-    `begin_commit` calls `done` before it returns.
+    `begin_commit` calls `done` before it returns; a term that runs on this store uses `apply`, and no batch.
     """
 
     volatile = True
@@ -91,27 +96,34 @@ class MemoryStore:
 
     def begin_commit(self, batch: Batch, done: Done) -> None:
         """Apply the batch and call `done`."""
+        try:
+            self.apply(_records(batch))
+        except Fenced as fenced:
+            done(fenced)
+        else:
+            done(None)
+
+    def apply(self, writes: Iterable[Record]) -> None:
+        """Apply the writes of a step, in order. Raises `Fenced` after `close`."""
         if not self._claimed:
-            done(Fenced("the memory store was closed: nothing was written"))
-            return
-        for task_id, inserted in batch.inserted.items():
-            self._insert(task_id, inserted)
-        if batch.resolved:
-            for task_id, parents in batch.resolved.items():
-                self._resolve(task_id, parents)
-        last = None
-        for task_id, state in batch.states.items():
-            if type(state) is TaskFinished:
-                self._finish(task_id, state)
-                last = state
-            elif task_id in self._inserted:
-                self._changed[task_id] = state  # type: ignore[assignment]
-        if last is not None:
-            self._forget(last.finished - self._key_retention)
-        if batch.schedules:
-            for name, writes in batch.schedules.items():
-                self._write_schedule(name, writes)
-        done(None)
+            raise Fenced("the memory store was closed: nothing was written")
+        ended: TaskFinished | None = None
+        for record in writes:
+            kind = type(record)
+            if kind is TaskInserted:
+                self._insert(record)  # type: ignore[arg-type]
+            elif kind is TaskChanged:
+                if record.task_id in self._inserted:  # type: ignore[union-attr]
+                    self._changed[record.task_id] = record  # type: ignore[assignment,union-attr]
+            elif kind is TaskFinished:
+                self._finish(record)  # type: ignore[arg-type]
+                ended = record  # type: ignore[assignment]
+            elif kind is EdgeResolved:
+                self._resolve(record)  # type: ignore[arg-type]
+            elif kind is not OutputStored:
+                self._write_schedule(record)  # type: ignore[arg-type]
+        if ended is not None:
+            self._forget(ended.finished - self._key_retention)
 
     async def find(self, query: FindTask) -> StoredTask | None:
         """A live task by id or key; None for finished ones."""
@@ -169,7 +181,8 @@ class MemoryStore:
             row = TaskInserted(task_id, spec, row.max_attempts, row.arrival, edges)
         return TaskLoaded(row, self._changed.get(task_id))
 
-    def _insert(self, task_id: int, inserted: TaskInserted) -> None:
+    def _insert(self, inserted: TaskInserted) -> None:
+        task_id = inserted.task_id
         if task_id > self._highest_task:
             self._highest_task = task_id
         if task_id in self._inserted:
@@ -180,19 +193,19 @@ class MemoryStore:
         if inserted.edges:
             self._named.update(edge.parent for edge in inserted.edges if edge.parent)
 
-    def _resolve(self, task_id: int, parents: dict[str, int]) -> None:
-        """Awaited keys have appeared. However many edges the task has, each key costs the same."""
-        inserted = self._inserted.get(task_id)
+    def _resolve(self, record: EdgeResolved) -> None:
+        """An awaited key has appeared. However many edges the task has, each key costs the same."""
+        inserted = self._inserted.get(record.task_id)
         if inserted is None or not inserted.edges:
             return  # written again: it has ended
-        known = self._resolved.setdefault(task_id, {})
-        for key, parent in parents.items():
-            if key not in known:
-                known[key] = parent
-                self._named[parent] += 1
+        known = self._resolved.setdefault(record.task_id, {})
+        if record.key not in known:
+            known[record.key] = record.parent
+            self._named[record.parent] += 1
 
-    def _finish(self, task_id: int, state: TaskFinished) -> None:
+    def _finish(self, state: TaskFinished) -> None:
         """Drop the live row and remember what a later term needs."""
+        task_id = state.task_id
         self._changed.pop(task_id, None)
         inserted = self._inserted.pop(task_id, None)
         if inserted is None:
@@ -206,14 +219,14 @@ class MemoryStore:
             self._parents.pop(task_id, None)  # written again
         self._finished[task_id] = FinishedLoaded(task_id, spec.pool, spec.key, state.status, state.finished)
 
-    def _write_schedule(self, name: str, writes: ScheduleWrites) -> None:
-        if writes.deleted:
-            self._schedules.pop(name, None)
-            self._fired.pop(name, None)
-        if writes.stored is not None:
-            self._schedules[name] = writes.stored
-        if writes.fired is not None:
-            self._fired[name] = writes.fired
+    def _write_schedule(self, record: RecurringRecord) -> None:
+        if isinstance(record, RecurringStored):
+            self._schedules[record.spec.name] = record
+        elif isinstance(record, RecurringFired):
+            self._fired[record.name] = record
+        else:
+            self._schedules.pop(record.name, None)
+            self._fired.pop(record.name, None)
 
     def _unlink(self, inserted: TaskInserted) -> None:
         """The edges of a task go, and with the last one that names it a parent that key retention has forgotten."""
@@ -236,3 +249,19 @@ class MemoryStore:
             task_id, record = finished.popitem(last=False)
             if task_id in self._named:
                 self._parents[task_id] = record
+
+
+def _records(batch: Batch) -> Iterator[Record]:
+    """What is in a batch, in an order that means the same."""
+    yield from batch.inserted.values()
+    for task_id, parents in batch.resolved.items():
+        for key, parent in parents.items():
+            yield EdgeResolved(task_id, key, parent)
+    yield from batch.states.values()
+    for name, writes in batch.schedules.items():
+        if writes.deleted:
+            yield RecurringDeleted(name)
+        if writes.stored is not None:
+            yield writes.stored
+        if writes.fired is not None:
+            yield writes.fired

@@ -150,8 +150,9 @@ def make_ready(engine: "Engine", task: Task) -> None:
     if pool.victims is not None and not _is_fixed(task):
         pool.victims.add(task)
     if not pool.queued:  # a full pool is woken by the slot that comes free
-        only = pool.groups.plain.only
-        if only is None or only.filled < only.capacity:
+        groups = pool.groups
+        only = groups.plain.only
+        if (only.filled < only.capacity) if only is not None else (groups.filled - groups.overbusy < groups.capacity):
             pool.queued = True
             engine.awake.append(pool)
     if engine.watched:

@@ -128,6 +128,14 @@ class Calls:
         call, request, turn = event.call, event.request, self._turn
         refusal = self._gate.refusal(request)
         deadline = event.deadline
+        if type(request) is Submit and refusal is None and deadline is None and not request.wait:
+            opened = self._open
+            if opened["request"] < self._limits.max_concurrent_requests:  # the same as below, for nearly every call
+                call.budget = "request"
+                opened["request"] += 1
+                self._deadlines.add(call, turn.now, None, None)
+                turn.events.append(TaskSubmitted(call, request.spec))
+                return
         if refusal is None and deadline is not None and deadline <= turn.now:
             refusal = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline had passed when it arrived")
         budget = _budget(request)

@@ -61,9 +61,9 @@ class Performer:
         counts = self._counts
         for action in actions:
             kind = type(action)
-            if kind is Reply:
-                sink: Any = action.call.sink
-            elif kind is Reject:
+            if kind is SendLease:
+                sink: Any = action.stream.sink
+            elif kind is Reply or kind is Reject or kind is StartEvents:
                 sink = action.call.sink
             elif kind is ReadStore:
                 self.ask(action.query)
@@ -75,8 +75,6 @@ class Performer:
                 for call in action.calls:
                     self._send_event(call, action.event)
                 continue
-            elif kind is StartEvents:
-                sink = action.call.sink
             elif kind is LogDrop:
                 self._drops.note(action.drop)
                 continue

@@ -244,10 +244,12 @@ class MemoryStore:
 
     def _forget(self, before: int) -> None:
         """Keep what ended at `before` or later, of that the newest `key_retention_max`, and whatever is named."""
-        finished = self._finished
-        while finished and (len(finished) > self._key_retention_max or next(iter(finished.values())).finished < before):
+        finished, named = self._finished, self._named
+        surplus = len(finished) - self._key_retention_max
+        while finished and (surplus > 0 or next(iter(finished.values())).finished < before):
+            surplus -= 1
             task_id, record = finished.popitem(last=False)
-            if task_id in self._named:
+            if named and task_id in named:
                 self._parents[task_id] = record
 
 

@@ -62,13 +62,16 @@ def serve(engine: "Engine", pool: Pool, units: int) -> int:
             engine.ahead_changed(pool)
         if starts is not None and starts.armed.count:
             units = _serve_armed(engine, starts, units)
+    lane: Lane | None = None
     while units:
         only = plain.only
         if only is not None and only.filled >= only.capacity:
             break
-        lane = pool.best(now, wall)
-        if lane is None:
-            break
+        # Where all that waits in the pool stands in one lane, that lane is the best until it is empty.
+        if lane is None or pool.in_play or not lane.ready or lane.ready != pool.pending:
+            lane = pool.best(now, wall)
+            if lane is None:
+                break
         units -= 1
         if lane.fixed and _settle_fixed(engine, lane, wall):
             continue

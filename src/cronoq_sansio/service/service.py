@@ -221,13 +221,13 @@ class Service:
                     calls.answered(action)  # type: ignore[arg-type]
                 elif kind is Dispatch:
                     workers.dispatched(action)  # type: ignore[arg-type]
-                elif kind is TaskMoved:
-                    watches.moved(action)  # type: ignore[arg-type]
+                elif kind is TaskEnded:
+                    self._results.add(action)  # type: ignore[arg-type]
+                    calls.task_ended(action)  # type: ignore[arg-type]
+                    watches.ended(action)  # type: ignore[arg-type]
                 else:
-                    assert type(action) is TaskEnded
-                    self._results.add(action)
-                    calls.task_ended(action)
-                    watches.ended(action)
+                    assert type(action) is TaskMoved
+                    watches.moved(action)
             workers.place()
             calls.settle(step.once_durable)
 

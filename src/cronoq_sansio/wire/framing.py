@@ -75,24 +75,27 @@ class MessageReader:
 
     def _cut(self, data: bytes) -> list[bytes | Rejection]:
         messages: list[bytes | Rejection] = []
-        at, end = 0, len(data)
+        at, end, limit, unpack = 0, len(data), self.limit, PREFIX.unpack_from
         while end - at >= PREFIX_SIZE:
-            flags, size = PREFIX.unpack_from(data, at)
-            fault = self._check(flags, size)
-            if fault is not None:
-                messages.append(self._break(fault))
-                return messages
-            start, at_next = at + PREFIX_SIZE, at + PREFIX_SIZE + size
-            if at_next > end:
+            flags, size = unpack(data, at)
+            if flags or size > limit:
+                fault = self._check(flags, size)
+                if fault is not None:
+                    messages.append(self._break(fault))
+                    return messages
+            start = at + PREFIX_SIZE
+            following = start + size
+            if following > end:
                 break
-            message: bytes | Rejection = data[start:at_next]
-            if flags:
-                message = inflate(data[start:at_next], self.limit, self._setting)
-            messages.append(message)
-            if isinstance(message, Rejection):
-                self._break(message)
-                return messages
-            at = at_next
+            if not flags:
+                messages.append(data[start:following])
+            else:
+                message = inflate(data[start:following], limit, self._setting)
+                messages.append(message)
+                if isinstance(message, Rejection):
+                    self._break(message)
+                    return messages
+            at = following
         if at < end:
             self._buffer += data[at:]
         return messages

@@ -19,14 +19,15 @@ def only(message: bytes, begin: int) -> bytes | None:
 
     None also when it has 16 KiB or more: what this saves does not matter there.
     """
-    if len(message) < 2 or message[0] != begin:
+    whole = len(message)
+    if whole < 2 or message[0] != begin:
         return None
-    size, at = message[1], 2
-    if size >= 0x80:
-        if len(message) < 3 or message[2] >= 0x80:
-            return None
-        size, at = size & 0x7F | message[2] << 7, 3
-    return message[at:] if size == len(message) - at else None
+    size = message[1]
+    if size < 0x80:
+        return message[2:] if size + 2 == whole else None
+    if whole < 3 or message[2] >= 0x80:
+        return None
+    return message[3:] if (size & 0x7F | message[2] << 7) + 3 == whole else None
 
 
 def varint(number: int) -> bytes:

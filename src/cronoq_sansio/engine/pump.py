@@ -68,7 +68,7 @@ def serve(engine: "Engine", pool: Pool, units: int) -> int:
         if only is not None and only.filled >= only.capacity:
             break
         # Where all that waits in the pool stands in one lane, that lane is the best until it is empty.
-        if lane is None or pool.in_play or not lane.ready or lane.ready != pool.pending:
+        if lane is None or only is None or pool.in_play or not lane.ready or lane.ready != pool.pending:
             lane = pool.best(now, wall)
             if lane is None:
                 break

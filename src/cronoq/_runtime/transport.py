@@ -6,7 +6,7 @@ standard library, `MemoryTransport` is the same in memory.
 """
 
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 import trio
@@ -31,10 +31,10 @@ class Transport(Protocol):
     def try_receive(self) -> bytes | None:
         """What has arrived, about `READ_SIZE` bytes at most; `b""` at the end, None when nothing is there yet."""
 
-    async def wait_readable(self) -> None:
+    def wait_readable(self) -> Awaitable[None]:
         """Until `try_receive` has something to say."""
 
-    async def wait_writable(self) -> None:
+    def wait_writable(self) -> Awaitable[None]:
         """Until `try_send` takes something."""
 
     def send_eof(self) -> None:
@@ -79,13 +79,13 @@ class SocketTransport:
         except BlockingIOError:
             return None
 
-    async def wait_readable(self) -> None:
-        """Until the socket is readable."""
-        await trio.lowlevel.wait_readable(self._socket)
+    def wait_readable(self) -> Awaitable[None]:
+        """Until the socket is readable. Trio's own awaitable: a coroutine around it would be resumed with each read."""
+        return trio.lowlevel.wait_readable(self._socket)  # noqa: ASYNC105 - for the caller to await
 
-    async def wait_writable(self) -> None:
+    def wait_writable(self) -> Awaitable[None]:
         """Until the socket is writable."""
-        await trio.lowlevel.wait_writable(self._socket)
+        return trio.lowlevel.wait_writable(self._socket)  # noqa: ASYNC105 - for the caller to await
 
     def send_eof(self) -> None:
         """Shut down the sending side."""

@@ -26,25 +26,26 @@ from cronoq_sansio.limits import (
 class Bucket:
     """`burst` at once, and `rate` a second."""
 
-    __slots__ = ("_at", "_burst", "_gain", "_level")
+    __slots__ = ("_at", "_gain", "burst", "level")
 
     def __init__(self, burst: int, rate: int) -> None:
-        self._burst = self._level = burst * SECOND
+        self.burst = self.level = burst * SECOND
+        """What it holds, and what is left of that: in the same unit, one frame is `SECOND` of it."""
         self._gain = rate
         self._at = 0
 
     def take(self, now: int) -> bool:
         """One more; False when there are too many. `now`: nanoseconds; a clock that goes back gives nothing."""
-        level = self._level
-        if level < self._burst and now > self._at:
-            level = min(self._burst, level + (now - self._at) * self._gain)
+        level = self.level
+        if level < self.burst and now > self._at:
+            level = min(self.burst, level + (now - self._at) * self._gain)
         self._at = now
-        self._level = level - SECOND
+        self.level = level - SECOND
         return level >= SECOND
 
     def fill(self) -> None:
         """As in the beginning."""
-        self._level = self._burst
+        self.level = self.burst
 
 
 class Floods:
@@ -78,7 +79,8 @@ class Floods:
     def sent(self, frames: int) -> None:
         """So many frames of DATA went out."""
         self._windows += WINDOW_UPDATES_PER_FRAME * frames
-        self._pings.fill()
+        pings = self._pings
+        pings.level = pings.burst  # as `fill` does, once per answer
 
     def acknowledged(self) -> None:
         """The peer has read our SETTINGS."""

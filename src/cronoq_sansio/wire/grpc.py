@@ -92,8 +92,12 @@ class GrpcServer:
         self._now = now
         events: list[ServiceEvent] = []
         for event in self.http2.receive(data, now):
-            _HANDLERS[type(event)](self, event, events)
-        self._credit.give()
+            if type(event) is http2.Request:
+                self._on_request(event, events)
+            else:
+                _HANDLERS[type(event)](self, event, events)
+        if self._streams:
+            self._credit.give()
         return events
 
     def receive_eof(self, now: int) -> list[ServiceEvent]:

@@ -58,7 +58,7 @@ class HeaderList:
 class Decoder:
     """Of one direction of one connection. After a `Unreadable` it is not to be used any more."""
 
-    __slots__ = ("_allowed", "_entries", "_kept", "_limit", "_max_list", "_size")
+    __slots__ = ("_allowed", "_entries", "_kept", "_limit", "_max_list", "_size", "known")
 
     def __init__(self, max_list: int) -> None:
         """`max_list`: bytes of a header list, counted as in RFC 9113 section 6.5.2."""
@@ -68,6 +68,8 @@ class Decoder:
         self._size = 0
         self._limit = self._allowed = DEFAULT_TABLE
         self._kept: dict[bytes, HeaderList] = {}
+        self.known = self._kept.get
+        """The header list of a block that came before and still means the same; None for any other."""
 
     def decode(self, block: bytes) -> HeaderList | Unreadable:
         """The header list of a whole block. A fault is of the connection: what follows cannot be read any more."""
@@ -89,10 +91,6 @@ class Decoder:
                 self._kept.clear()
             self._kept[block] = headers
         return headers
-
-    def known(self, block: bytes) -> HeaderList | None:
-        """The header list of a block that came before and still means the same."""
-        return self._kept.get(block)
 
     def _fields(self, block: bytes, at: int) -> tuple[list[Field], bool] | Unreadable:
         """The fields from a place on, and whether the table stands still."""

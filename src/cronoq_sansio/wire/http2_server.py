@@ -195,12 +195,12 @@ class Http2Server(Http2Connection):
             high, size, kind, flags, stream_id = _head(buffer, at)
             start = at + FRAME_HEADER
             following = start + size
-            if high or following > end:
+            if following > end or high:
                 break
             if kind == DATA:
-                headers = waiting.get(stream_id)
-                if headers is None or flags != END_STREAM or size > window or size > limits.MAX_FRAME:
+                if flags != END_STREAM or size > window or size > limits.MAX_FRAME or stream_id not in waiting:
                     break
+                headers = waiting[stream_id]
                 if headers.length >= 0 and headers.length != size:
                     break
                 del waiting[stream_id]
@@ -349,7 +349,12 @@ class Http2Server(Http2Connection):
         )
         self.unsent += form.size + size
         self._floods.sent(1)
-        self._end_local(stream_id, stream)
+        if not stream.state:
+            self._end_local(stream_id, stream)
+            return True
+        del self._streams[stream_id]
+        if not self._streams:
+            self._left()
         return True
 
     def _form_of(self, fields: Sequence[Field], trailers: Sequence[Field]) -> "_Form":

@@ -50,7 +50,10 @@ class Leases:
         elif beat > lease.beat:  # lease time may have gone back since its last release
             lease.beat = beat
         if not lease.timed:
-            self._time(lease)
+            lease.timed = True
+            heappush(self._heap, (_due(lease), lease.id, lease))
+            if len(self._heap) > MIN_GARBAGE:
+                self._sweep()
 
     def withdraw(self, lease: Lease) -> None:
         """No worker has it any more; it may be released again."""
@@ -87,10 +90,13 @@ class Leases:
 
     def _time(self, lease: Lease) -> None:
         lease.timed = True
+        heappush(self._heap, (_due(lease), lease.id, lease))
+        self._sweep()
+
+    def _sweep(self) -> None:
+        """Drop the entries of leases that are over when they are the most."""
         heap = self._heap
-        heappush(heap, (_due(lease), lease.id, lease))
-        entries = len(heap)
-        if entries > MIN_GARBAGE and entries > 2 * len(self.live):
+        if len(heap) > MIN_GARBAGE and len(heap) > 2 * len(self.live):
             self._heap = [entry for entry in heap if entry[2].live]
             heapify(self._heap)
 

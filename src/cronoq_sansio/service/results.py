@@ -15,7 +15,6 @@ from cronoq_sansio.engine.actions import TaskEnded
 from cronoq_sansio.engine.task import Retained
 from cronoq_sansio.limits import MAX_LIST_SCAN
 from cronoq_sansio.service.id_index import IdIndex
-from cronoq_sansio.service.lookups import task_info
 from cronoq_sansio.service.messages import TaskInfo, TaskResult
 from cronoq_sansio.settings import OutputSettings
 from cronoq_sansio.spec import TaskStatus
@@ -41,41 +40,69 @@ class OutputEntry:
     after: int
 
 
+_Row = tuple[int, str, str, str, int, int, int, int | None, int | None, str, int, str, int]
+"""What is kept of a task: of a thousand that end hardly one is asked for, so it is put into words when it is."""
+
+
+def _entry(task_id: int, row: _Row) -> InfoEntry:
+    status, pool, key, kind, attempt, most, created, started, finished, message, priority, tenant, after = row
+    times = created, started, finished
+    return InfoEntry(
+        TaskInfo(task_id, status, pool, key, kind, attempt, most, *times, message, False, priority, tenant), after
+    )
+
+
 class InfoCache:
     """The newest `capacity` finished tasks, by id and by key; 0 = off."""
 
-    __slots__ = ("_capacity", "_entries", "_ids", "_keys", "_order")
+    __slots__ = ("_capacity", "_ids", "_keys", "_order", "_rows")
 
     def __init__(self, capacity: int, *, listed: bool = False) -> None:
         """`listed`: keep the ids in order too, for `page`."""
         self._capacity = capacity
         self._ids = IdIndex() if listed else None
-        self._entries: dict[int, InfoEntry] = {}
+        self._rows: dict[int, _Row] = {}
         self._order: deque[int] = deque()  # next(iter(dict)) is not O(1) on a dict that loses its first entries
         self._keys: dict[str, int] = {}
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._rows)
 
     def add(self, ended: TaskEnded) -> None:
         """Remember a task that has just ended."""
         if not self._capacity:
             return
         task = ended.task
-        task_id, key, order = task.id, task.spec.key, self._order
+        spec, task_id, order = task.spec, task.id, self._order
+        key = spec.key
         if len(order) >= self._capacity:
             self._drop_oldest()
         order.append(task_id)
         if self._ids is not None:
             self._ids.add(task_id)
-        self._entries[task_id] = InfoEntry(task_info(task), ended.after)
+        self._rows[task_id] = (
+            task.status,
+            spec.pool,
+            key,
+            spec.kind,
+            task.attempt,
+            task.max_attempts,
+            task.created,
+            task.last_started or None,
+            task.finished or None,
+            task.message,
+            spec.priority,
+            "" if spec.scheduling is None else spec.scheduling.tenant,
+            ended.after,
+        )
         if key:
             self._keys[key] = task_id
 
     def get(self, ref: int | str) -> InfoEntry | None:
         """By id, or by key the newest."""
         task_id = self._keys.get(ref) if isinstance(ref, str) else ref
-        return None if task_id is None else self._entries.get(task_id)
+        row = None if task_id is None else self._rows.get(task_id)
+        return None if task_id is None or row is None else _entry(task_id, row)
 
     def page(
         self, pools: Collection[str], statuses: Collection[int], after: int, limit: int
@@ -90,26 +117,25 @@ class InfoCache:
             if looked == MAX_LIST_SCAN or len(found) == limit:
                 return found, after
             after = task_id
-            entry = self._entries[task_id]
-            info = entry.info
-            if (not pools or info.pool in pools) and (not statuses or info.status in statuses):
-                found.append(entry)
+            row = self._rows[task_id]
+            if (not statuses or row[0] in statuses) and (not pools or row[1] in pools):
+                found.append(_entry(task_id, row))
         return found, 0
 
     def check_invariants(self) -> None:
         """Never above the capacity; keys name entries."""
-        assert len(self._order) == len(self._entries) <= self._capacity
+        assert len(self._order) == len(self._rows) <= self._capacity
         if self._ids is not None:
             self._ids.check_invariants()
-            assert set(self._ids.after(-1)) == self._entries.keys()
+            assert set(self._ids.after(-1)) == self._rows.keys()
         for key, task_id in self._keys.items():
-            assert self._entries[task_id].info.key == key
+            assert self._rows[task_id][2] == key
 
     def _drop_oldest(self) -> None:
         task_id = self._order.popleft()
         if self._ids is not None:
             self._ids.discard(task_id)
-        key = self._entries.pop(task_id).info.key
+        key = self._rows.pop(task_id)[2]
         if key and self._keys.get(key) == task_id:
             del self._keys[key]
 

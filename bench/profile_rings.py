@@ -35,6 +35,7 @@ RINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("engine", ("/cronoq_sansio/engine/",)),
     ("service and outbox", ("/cronoq_sansio/service/", "/cronoq_sansio/outbox.py")),
     ("protobuf", ("/cronoq_sansio/wire/protobuf_", "/cronoq_sansio/wire/pb/", "/google/protobuf/")),
+    ("wire: HTTP/2", tuple(f"/cronoq_sansio/wire/{name}" for name in ("http2_", "hpack_", "huffman", "floods", "h2_"))),
     ("wire: gRPC", ("/cronoq_sansio/wire/",)),
     ("h2, hpack, hyperframe", ("/h2/", "/hpack/", "/hyperframe/")),
     ("sockets", ("/cronoq/_runtime/transport.py",)),
@@ -42,7 +43,7 @@ RINGS: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("store, on the loop's side", ("/cronoq/_stores/",)),
     ("trio", ("/trio/", "/anyio/", "/outcome/")),
 )
-"""First match wins. `wire: gRPC` includes the interface over h2. Whatever matches nothing (the shared words, the
+"""First match wins. `wire: HTTP/2` includes the interface over h2. Whatever matches nothing (the shared words, the
 standard library) counts for its caller: an interruption is noticed at the next call of a Python function, so a small
 helper would be charged for the C code before it."""
 THREADS = "SQLite's writer thread"

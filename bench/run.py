@@ -27,8 +27,12 @@ BENCH = Path(__file__).parent
 RESULTS = BENCH / "results.json"
 TEMPLATE = BENCH / "performance.template.md"
 PAGE = BENCH.parent / "docs" / "performance.md"
-PROFILED = {"submit": 2, "drain": 8}
-"""Bursts of each load, so that both give some hundred samples."""
+PROFILED = {
+    "submit": (("h2", 1), ("memory", 6), ("sqlite", 4)),
+    "one": (("h2", 1), ("memory", 4)),
+    "drain": (("memory", 8), ("sqlite", 6)),
+}
+"""Of each load, on which server, and how many bursts: so many that each gives some hundred samples."""
 
 
 def engine_figures(rounds: int) -> dict[str, list[float]]:
@@ -53,8 +57,8 @@ def measure(folder: Path, rounds: int) -> Measured:
     say("clients and workers beside grpcio, and imports")
     client, imports = client_bench.measure(folder, rounds)
     profiles = []
-    for case, bursts in PROFILED.items():
-        for store in ("memory", "sqlite"):
+    for case, servers in PROFILED.items():
+        for store, bursts in servers:
             say(f"profile: {CASES[case].about}; {store}")
             profile = profile_rings.profile(CASES[case], store, bursts, folder)
             del profile["functions"]

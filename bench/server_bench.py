@@ -2,8 +2,9 @@
 
     python bench/server_bench.py [--rounds 7] [--cases submit,drain] [--folder DIR] [--json FILE] [SERVER ...]
 
-SERVER is `aio` (the no-op server), `memory` or `sqlite` (ours with that store, SQLite with synchronous=FULL), or
-NAME=COMMAND for another server, called as `COMMAND --config FILE`; NAME:sqlite=COMMAND gives it the SQLite store.
+SERVER is `aio` (the no-op server), `memory` or `sqlite` (ours with that store, SQLite with synchronous=FULL), `h2`
+(`memory` with the library h2 in the place of our HTTP/2 machine), or NAME=COMMAND for another server, called as
+`COMMAND --config FILE`; NAME:sqlite=COMMAND gives it the SQLite store.
 All servers run at the same time on processor 0, the load on processor 1; in each round every server gets one short
 burst per case in turn, and the ratios to the first server are taken round by round. Quote the median ratio, the
 number of rounds and the spread: absolute figures of a shared machine drift.
@@ -30,7 +31,7 @@ from harness.rounds import CASES, Case, Results
 from harness.rounds import run as run_rounds
 
 DEFAULT_CASES = "submit,one,keyed,drain,drain256"
-DEFAULT_SERVERS = ("aio", "memory", "sqlite")
+DEFAULT_SERVERS = ("aio", "memory", "sqlite", "h2")
 OURS = (sys.executable, "-m", "cronoq", "serve")
 
 
@@ -44,9 +45,9 @@ def start(argument: str, folder: Path) -> Server:
         return Server(name, command_of(command), store or "memory", inside)
     if name == "aio":
         return Server(name, None, "memory", inside)
-    if name in ("memory", "sqlite"):
+    if name in DEFAULT_SERVERS:
         return Server(name, OURS, name, inside)
-    raise SystemExit(f"{argument}: a server is aio, memory, sqlite or NAME=COMMAND")
+    raise SystemExit(f"{argument}: a server is {', '.join(DEFAULT_SERVERS)} or NAME=COMMAND")
 
 
 def chosen(names: str) -> list[Case]:

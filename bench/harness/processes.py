@@ -23,6 +23,7 @@ CONFIG = """\
 [server]
 grpc_addr = "127.0.0.1:{port}"
 http_addr = "127.0.0.1:0"
+{more}
 
 [limits]
 max_pending_total = 10000000
@@ -102,12 +103,12 @@ class Server:
     """A server under test. `command` is called as `COMMAND --config FILE`; without one the no-op server runs."""
 
     def __init__(self, name: str, command: Sequence[str] | None, store: str, folder: Path) -> None:
-        """`store`: `memory` or `sqlite`; `folder`: empty, for configuration, database and log."""
+        """`store`: `memory`, `sqlite`, or `h2` (memory, behind the library h2); `folder`: empty, for its files."""
         self.name = name
         self.noop = command is None
         self.port = free_port()
         self._log = folder / "log"
-        text = CONFIG.format(port=self.port)
+        text = CONFIG.format(port=self.port, more='http2 = "h2"' if store == "h2" else "")
         if store == "sqlite":
             text += SQLITE.format(path=folder / "tasks.db")
         config = folder / "cronoq.toml"

@@ -179,7 +179,7 @@ def _profiles(profiles: list[dict[str, Any]]) -> str:
     rings: list[str] = []
     for profile in profiles:
         rings += [ring for ring in profile["rings"] if ring not in rings]
-    traffic = {"submit": "Submit", "drain": "stream"}
+    traffic = {"submit": "Submit", "one": "Submit 1 × 1", "drain": "stream"}
     head = ["ring", *(f"{traffic[profile['case']]}, {profile['store']}" for profile in profiles)]
     rows = [[ring, *(f"{profile['rings'].get(ring, 0):.0%}" for profile in profiles)] for ring in rings]
     rows.append(["µs of CPU per call", *(f"{profile['cpu_us']:.0f}" for profile in profiles)])

@@ -111,3 +111,50 @@ def test_requests_that_are_recognised_whole_are_the_same_requests(drawn: list[An
         events += frames.machine.receive(frame, START)
         written += frames.machine.take(1 << 24)
     assert (told(events), written) == whole
+
+
+def by_stream(events: tuple[Any, ...]) -> dict[int, list[Any]]:
+    """What was told of each stream, in order; 0 is the connection."""
+    found: dict[int, list[Any]] = {}
+    for event in events:
+        found.setdefault(event[1] if len(event) > 1 else 0, []).append(event)
+    return found
+
+
+LENGTHS = {b"": 0, b"x": 1, b"0123456789": 10}
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([*LENGTHS]), st.sampled_from("wwwwlrn")), max_size=8),
+    st.randoms(use_true_random=False),
+    st.lists(st.integers(1, 400), max_size=6),
+)
+def test_contents_may_follow_the_headers_of_others(drawn: list[Any], random: Any, cuts: list[int]) -> None:
+    """Some clients open all their streams first. `l` says a length that is none, `r` resets, `n` sends no content."""
+    opening, rest = [], []
+    for number, (which, body, form) in enumerate(drawn):
+        stream_id = 2 * number + 1
+        length = LENGTHS[body] + (form == "l")
+        blocks = [raw.block(), raw.block(("content-length", str(length))), raw.block(("x", "y"))]
+        opening.append(raw.frame(raw.HEADERS, raw.END_HEADERS, stream_id, blocks[which]))
+        if form == "r":
+            rest.append(raw.frame(raw.RST_STREAM, 0, stream_id, bytes(4)))
+        elif form != "n":
+            rest.append(raw.frame(raw.DATA, raw.END_STREAM, stream_id, body))
+    random.shuffle(rest)
+    said = [*opening, *rest]
+    data = b"".join(said)
+    results = []
+    lies = any(form in "ln" and which == 1 for which, _, form in drawn)  # h2 ends the connection then
+    for pieces in ([data], said, _cut(data, cuts)):
+        for kind in (Http2Server,) if lies else (Http2Server, H2Server):
+            side, events = Side(kind), []
+            for piece in pieces:
+                events += side.machine.receive(piece, START)
+            results.append(by_stream(told(events)))
+    assert all(result == results[0] for result in results)
+
+
+def _cut(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = [0, *sorted({cut for cut in cuts if cut < len(data)}), len(data)]
+    return [data[start:end] for start, end in zip(edges, edges[1:], strict=False)]

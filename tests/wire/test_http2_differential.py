@@ -153,6 +153,21 @@ def test_contents_may_follow_the_headers_of_others(drawn: list[Any], random: Any
                 events += side.machine.receive(piece, START)
             results.append(by_stream(told(events)))
     assert all(result == results[0] for result in results)
+    for number, (which, _, form) in enumerate(drawn):
+        found = results[0].get(2 * number + 1)
+        if found and which == 1 and form in "lr":  # one stream too many was refused
+            assert found[-1] == ("reset", 2 * number + 1)
+
+
+@pytest.mark.parametrize("order", [(1, 3, 5, 5), (1, 3, 5, 3), (1, 3, 9), (1, 3, 4), (1, 3, 5, 7, 5)])
+def test_a_block_that_is_known_opens_no_stream_out_of_order(order: tuple[int, ...]) -> None:
+    said = []
+    for stream_id in order:
+        said.append(raw.frame(raw.HEADERS, raw.END_HEADERS, stream_id, raw.block()))
+        said.append(raw.frame(raw.DATA, raw.END_STREAM, stream_id, b"x"))
+    assert run(b"".join(said), []) == run(b"".join(said), [*range(400)])
+    theirs = Side(H2Server)
+    assert by_stream(run(b"".join(said), [])[0]) == by_stream(told(theirs.machine.receive(b"".join(said), START)))
 
 
 def _cut(data: bytes, cuts: list[int]) -> list[bytes]:

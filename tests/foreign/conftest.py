@@ -1,0 +1,56 @@
+"""Servers for foreign clients: in cleartext, and behind TLS; each a process of its own."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.acceptance.server import Server
+from tests.runtime import certificates
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a client connects to."""
+
+    server: Server
+    ca: Path | None
+    """The authority that signed the certificate; None = cleartext."""
+
+    @property
+    def address(self) -> str:
+        """With the name that is in the certificate, which has the address too."""
+        return f"localhost:{self.server.port}" if self.ca else self.server.address
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self.ca else 'http'}://{self.address}"
+
+
+def serve(folder: Path, tls: bool) -> Server:
+    """A server that is not started."""
+    if not tls:
+        return Server(folder)
+    certificates.write(folder)
+    return Server(folder, extra=f'[server.tls]\ncert = "{folder / "cert.pem"}"\nkey = "{folder / "key.pem"}"\n')
+
+
+@pytest.fixture(scope="module", params=["cleartext", "tls"])
+def target(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """A server that the tests of a module share, in both ways."""
+    folder = tmp_path_factory.mktemp("server")
+    tls = request.param == "tls"
+    with serve(folder, tls) as server:
+        yield Target(server, folder / "ca.pem" if tls else None)
+        assert server.stop() == 0
+    server.check_log()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server in cleartext that the tests of a module share."""
+    with serve(tmp_path_factory.mktemp("server"), False) as server:
+        yield server
+        assert server.stop() == 0
+    server.check_log()

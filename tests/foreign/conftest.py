@@ -9,6 +9,9 @@ import pytest
 from tests.acceptance.server import Server
 from tests.runtime import certificates
 
+POOLS = "".join(f'[[pools]]\nname = "{name}"\nmax = 1000\n' for name in ("default", "worked"))
+"""Nobody but a worker under test looks into the pool `worked`: its leases are of tasks that the test submitted."""
+
 
 @dataclass(frozen=True)
 class Target:
@@ -30,10 +33,11 @@ class Target:
 
 def serve(folder: Path, tls: bool) -> Server:
     """A server that is not started."""
-    if not tls:
-        return Server(folder)
-    certificates.write(folder)
-    return Server(folder, extra=f'[server.tls]\ncert = "{folder / "cert.pem"}"\nkey = "{folder / "key.pem"}"\n')
+    extra = ""
+    if tls:
+        certificates.write(folder)
+        extra = f'[server.tls]\ncert = "{folder / "cert.pem"}"\nkey = "{folder / "key.pem"}"\n'
+    return Server(folder, pools=POOLS, extra=extra)
 
 
 @pytest.fixture(scope="module", params=["cleartext", "tls"])

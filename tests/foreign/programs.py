@@ -3,24 +3,61 @@
 What is not on this machine, and cannot be built, leaves its tests out with a sentence; in CI that is a failure.
 """
 
+import hashlib
 import json
+import os
+import re
 import shutil
 import subprocess
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.acceptance.go_tools import module
+from tests.acceptance.server import ROOT
 
 HERE = Path(__file__).parent
 BOUND = 120.0
 """Seconds that a program may take; the longest take 12."""
+NODE = 20
+"""The first version of Node.js that Connect-ES takes."""
 
 
 def go_folder() -> Path:
     """The folder with `foreign`, our client in Go, and `grpcurl`."""
     return module(HERE / "go")
+
+
+def node_folder() -> Path:
+    """The folder with our scripts for Node.js, and beside them the packages of the lock file."""
+    source, npm = HERE / "node", installed("npm")
+    if int(re.findall(r"\d+", run(installed("node"), "--version"))[0]) < NODE:
+        pytest.skip(f"helper missing: Node.js {NODE} or newer")
+    digest = hashlib.sha256()
+    for path in sorted(source.iterdir()):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    cache = ROOT / ".cache" / "node"
+    folder = cache / digest.hexdigest()[:16]
+    if not folder.exists():
+        building = cache / f"building-{uuid.uuid4()}"
+        shutil.copytree(source, building)
+        try:
+            command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+            done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=BOUND, check=False)
+            if done.returncode:
+                pytest.skip(f"helper missing: packages for Node.js: {done.stderr[-500:]}")
+            if not folder.exists():
+                building.rename(folder)
+        finally:
+            shutil.rmtree(building, ignore_errors=True)
+    return folder
+
+
+def trusting(ca: Path | None) -> dict[str, str]:
+    """The environment of a Node.js that trusts the authority."""
+    return dict(os.environ) | ({"NODE_EXTRA_CA_CERTS": str(ca)} if ca else {})
 
 
 def installed(name: str) -> str:
@@ -31,15 +68,15 @@ def installed(name: str) -> str:
     return path
 
 
-def run(*command: object, stdin: str | bytes = b"", code: int = 0) -> str:
+def run(*command: object, stdin: bytes = b"", code: int = 0, env: dict[str, str] | None = None) -> str:
     """What the program prints; it must end with this exit code."""
-    given = stdin.encode() if isinstance(stdin, str) else stdin
-    done = subprocess.run([str(part) for part in command], input=given, capture_output=True, timeout=BOUND, check=False)
+    words = [str(part) for part in command]
+    done = subprocess.run(words, input=stdin, env=env, capture_output=True, timeout=BOUND, check=False)
     output, errors = done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace")
     assert done.returncode == code, f"{command[0]} ended with {done.returncode}:\n{output[-4_000:]}\n{errors[-4_000:]}"
     return output
 
 
-def report(*command: object) -> Any:
+def report(*command: object, env: dict[str, str] | None = None) -> Any:
     """The JSON that the program prints."""
-    return json.loads(run(*command))
+    return json.loads(run(*command, env=env))

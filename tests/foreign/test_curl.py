@@ -8,15 +8,10 @@ import pytest
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import reference, submission
 from tests.foreign.conftest import Target
+from tests.foreign.framing import framed
 from tests.foreign.programs import installed, run
 
 HEADERS = ("-H", "content-type: application/grpc", "-H", "te: trailers")
-
-
-def framed(message: "pb.SubmitRequest | pb.GetRequest") -> bytes:
-    """With the prefix of gRPC: not compressed, so long."""
-    data = message.SerializeToString()
-    return b"\0" + len(data).to_bytes(4, "big") + data
 
 
 def curl(target: Target, folder: Path, path: str, *options: str, body: bytes) -> tuple[dict[str, str], bytes]:

@@ -50,9 +50,9 @@ def test_a_worker(grpcurl: Path, target: Target) -> None:
     command = [str(grpcurl), *options(target), "-d", "@", target.address, "cronoq.v1.Workers/Work"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as worker:
         assert worker.stdin is not None and worker.stdout is not None
-        say(worker, {"register": {"slots": 1, "protocolVersion": 3}})
+        say(worker, {"register": {"pool": "worked", "slots": 1, "protocolVersion": 3}})
         assert hear(worker)["registered"]["slots"] == 1
-        task = json.loads(call(grpcurl, target, "Tasks/Submit", {"task": {"payload": "eA=="}}))
+        task = json.loads(call(grpcurl, target, "Tasks/Submit", {"task": {"pool": "worked", "payload": "eA=="}}))
         lease = hear(worker)["lease"]
         assert (lease["taskId"], lease["payload"]) == (task["id"], "eA==")
         say(worker, {"complete": {"lease": lease["lease"], "output": "eXk="}})

@@ -1,5 +1,6 @@
 """Flow control both ways, bounded memory, and streams that make no progress."""
 
+import gzip
 from itertools import pairwise
 from typing import Any
 
@@ -213,6 +214,11 @@ def begin(peer: Peer, size: int) -> int:
     return stream_id
 
 
+def missing(peer: Peer, stream_id: int) -> int:
+    """Bytes that the message of a stream still lacks."""
+    return peer.server._streams[stream_id].missing
+
+
 def test_held_calls_get_no_credit_and_workers_do() -> None:
     peer = Peer()
     work, _ = worker(peer)
@@ -262,14 +268,14 @@ def test_unfinished_messages_of_a_connection_are_bounded_and_none_is_refused() -
     peer = Peer(LimitSettings(max_message_bytes=limit))
     ids = [begin(peer, limit) for _ in range(20)]
     credit = peer.server._credit
-    while any(fill(peer, stream_id, 100_000) for stream_id in ids):
+    while any(fill(peer, stream_id, min(100_000, missing(peer, stream_id))) for stream_id in ids):
         assert credit.promised <= 2 * limit + fixed.MESSAGE_WINDOW
         assert credit.unfinished <= credit.promised + 20 * fixed.INITIAL_WINDOW
     # The oldest is all there; some are as far as they were let, the others have used their first window.
     sizes = [peer.server._streams[stream_id].unfinished for stream_id in ids]
     assert sizes[0] == limit and sizes[-10:] == [fixed.INITIAL_WINDOW] * 10
     for number, stream_id in enumerate(ids):
-        rest = peer.server._streams[stream_id].missing
+        rest = missing(peer, stream_id)
         assert fill(peer, stream_id, rest) == rest, f"number {number} gets no credit when it is the oldest"
         peer.data(stream_id, b"", end=True)
         peer.exchange()
@@ -300,6 +306,45 @@ def test_many_messages_at_once_all_arrive() -> None:
     events = peer.exchange()
     assert [event.request.spec.payload for event in events] == [payload] * 60
     assert peer.unsent == [] and peer.server._credit.promised == 0
+
+
+@pytest.mark.parametrize("size", [1, 30_000, 40_000, 65_530, 65_531, 65_535, 100_000, MIB - 5, MIB, MIB + 1, 3_000_000])
+@pytest.mark.parametrize("cut", [1, 16_384])
+def test_a_window_is_never_closed_at_the_end_of_a_message(size: int, cut: int) -> None:
+    """A peer that ends its stream by an empty frame may do so only while its window is open."""
+    peer = Peer()
+    stream_id = begin(peer, size)
+    assert fill(peer, stream_id, size - cut) == max(0, size - cut)
+    assert fill(peer, stream_id, min(size, cut)) == min(size, cut)
+    assert peer.client.local_flow_control_window(stream_id) > 0
+    peer.data(stream_id, b"", end=True)
+    peer.exchange()
+    assert peer.streams[stream_id].status == 3  # it was no task, but it was read
+
+
+@pytest.mark.parametrize("size", [65_530, 1_000_000])
+def test_the_window_at_the_end_of_a_message_opens_when_calls_are_no_longer_held(size: int) -> None:
+    peer = Peer()
+    stream_id = begin(peer, size)
+    fill(peer, stream_id, size - 10_000)
+    peer.server.hold_credit(calls=True, workers=False)
+    fill(peer, stream_id, 10_000)
+    peer.server.hold_credit(calls=False, workers=False)
+    peer.exchange()
+    assert peer.client.local_flow_control_window(stream_id) > 0
+
+
+def test_a_compressed_message_that_fills_the_first_window_can_be_ended() -> None:
+    """It is whole, and unfolded it is larger than that window."""
+    packed = gzip.compress(bytes(MIB))
+    name = b"n" * (fixed.INITIAL_WINDOW - 5 - len(packed) - 1) + b"\0"
+    packed = packed[:3] + b"\x08" + packed[4:10] + name + packed[10:]
+    assert gzip.decompress(packed) == bytes(MIB)
+    peer = Peer()
+    stream_id = peer.headers(SUBMIT, ("grpc-encoding", "gzip"))
+    peer.data(stream_id, b"\1" + len(packed).to_bytes(4, "big") + packed)
+    peer.exchange()
+    assert missing(peer, stream_id) == 0 < peer.client.local_flow_control_window(stream_id)
 
 
 def test_small_messages_of_a_worker_get_credit_in_portions() -> None:

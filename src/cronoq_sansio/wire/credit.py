@@ -8,6 +8,10 @@ time. So windows are small at first, and are opened for a larger message when it
                      max_message_bytes
     above that       only the oldest unfinished one gets more, so that it gets done
 
+A message is never given just what it lacks, but one byte more: a peer may end its stream with an empty frame after the
+last byte, and though that takes no window (RFC 9113 section 6.9.1), nghttp2 sends none while the window is closed. So
+do Node and all others that stand on it.
+
 Nothing of this is ever refused: a client that sends many large messages at once waits in its own flow control. Together
 they take at most 2 x max_message_bytes, one `MESSAGE_WINDOW`, and `INITIAL_WINDOW` for each stream.
 
@@ -54,9 +58,9 @@ class Credit:
         """The stream has used `size` bytes of its window; what they were is counted already."""
         stream.window -= size
         self._promise(stream)
-        missing = stream.missing
-        if missing > stream.window:
-            due = 2 * stream.window < min(missing, MESSAGE_WINDOW)
+        wanted = stream.missing + 1
+        if wanted > stream.window:
+            due = 2 * stream.window < min(wanted, MESSAGE_WINDOW)
         else:
             due = stream.window + stream.unfinished <= _STEP
         if due:
@@ -85,12 +89,12 @@ class Credit:
             if self._hold_workers if stream.route.streaming else self._hold_calls:
                 continue
             room = INITIAL_WINDOW - stream.unfinished
-            missing = stream.missing
-            if missing <= room:
+            wanted = stream.missing + 1
+            if wanted <= room:
                 del self.withheld[stream.id]
             elif self.promised <= self._bound or stream is oldest:
                 del self.withheld[stream.id]
-                room = min(missing, MESSAGE_WINDOW)
+                room = min(wanted, MESSAGE_WINDOW)
             if room > stream.window:
                 self._http2.credit(stream.id, room - stream.window)
                 stream.window = room

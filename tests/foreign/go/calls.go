@@ -114,7 +114,7 @@ func work(ctx context.Context, conn *grpc.ClientConn, chosen options) (report, e
 	if err != nil {
 		return nil, err
 	}
-	register := &pb.Register{Slots: uint32(chosen.slots), ProtocolVersion: 3, WorkerName: "go"}
+	register := &pb.Register{Pool: "worked", Slots: uint32(chosen.slots), ProtocolVersion: 3, WorkerName: "go"}
 	if err := stream.Send(&pb.WorkerMessage{Msg: &pb.WorkerMessage_Register{Register: register}}); err != nil {
 		return nil, err
 	}
@@ -144,7 +144,7 @@ func work(ctx context.Context, conn *grpc.ClientConn, chosen options) (report, e
 func submit(ctx context.Context, tasks pb.TasksClient, caller int, chosen options) error {
 	payload := make([]byte, chosen.size)
 	for number := caller; number < chosen.count; number += chosen.slots {
-		request := &pb.SubmitRequest{Task: &pb.TaskSpec{Payload: payload}, Wait: true}
+		request := &pb.SubmitRequest{Task: &pb.TaskSpec{Pool: "worked", Payload: payload}, Wait: true}
 		answer, err := tasks.Submit(ctx, request)
 		if err != nil {
 			return err

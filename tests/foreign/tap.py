@@ -1,4 +1,4 @@
-"""A relay between a client and a server that looks at what goes through: frames, by type, and header blocks as they are.
+"""A relay between a client and a server that looks at what goes through: frames by type, header blocks as they are.
 
 Both sides are real; the relay changes nothing. It counts what a test wants to know of a peer that cannot be asked.
 """

@@ -292,6 +292,21 @@ def test_a_stream_that_was_answered_early_lingers_and_is_then_reset() -> None:
     assert output(machine) == [(raw.RST_STREAM, 0, 1, struct.pack(">L", NO_ERROR))]
 
 
+@pytest.mark.parametrize("sent", [100, 20_000, limits.INITIAL_WINDOW])
+def test_what_came_before_an_early_answer_does_not_keep_the_peer_from_its_end(sent: int) -> None:
+    """A client sends all that the first window allows; the answer is on its way, and it waits for the window."""
+    machine = greeted()
+    opened(machine)
+    for at in range(0, sent, 16_000):
+        machine.receive(raw.frame(raw.DATA, 0, 1, b"x" * min(16_000, sent - at)), START)
+    output(machine)
+    machine.send_headers(1, [(b":status", b"200")], end=True)
+    got = sum(struct.unpack(">L", body)[0] for kind, _, sid, body in output(machine) if (kind, sid) == (8, 1))
+    assert got == (sent if sent >= limits.INITIAL_WINDOW // 4 else 0)
+    machine.receive(raw.frame(raw.DATA, raw.END_STREAM, 1, b"x" * 16_000), START)
+    assert not machine.closed and machine.next_timeout() == START + 20 * SECOND, "nothing lingers"
+
+
 def test_a_stream_that_ends_on_both_sides_leaves_nothing() -> None:
     machine = greeted()
     opened(machine)

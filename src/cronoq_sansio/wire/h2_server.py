@@ -84,7 +84,6 @@ class H2Server:
         """Which sides of each open stream have ended."""
         self._lingering: dict[int, int] = {}
         """Streams that we have ended and the peer has not, and when they are reset."""
-        self._discarded: dict[int, int] = {}
         """Bytes that came on them and are not credited yet."""
         self._last_stream = 0
         self._uncredited = 0
@@ -208,17 +207,16 @@ class H2Server:
         if stream_id not in self._lingering:
             events.append(Data(stream_id, event.data, size, ended))
         elif not ended:
-            self._discard(stream_id, size)
+            self._let_end(stream_id)
         if ended:
             self._end_side(stream_id, _REMOTE_ENDED)
 
-    def _discard(self, stream_id: int, size: int) -> None:
+    def _let_end(self, stream_id: int) -> None:
         """Some clients look at the answer only when their message is out: let them send, while the stream lingers."""
-        size += self._discarded.get(stream_id, 0)
-        if size >= limits.INITIAL_WINDOW // 4:
-            self._machine.increment_flow_control_window(size, stream_id)
-            size = 0
-        self._discarded[stream_id] = size
+        used = limits.INITIAL_WINDOW - self._machine.remote_flow_control_window(stream_id)
+        if used >= limits.INITIAL_WINDOW // 4:
+            self._machine.increment_flow_control_window(used, stream_id)
+            self._dirty = True
 
     def _on_trailers(self, event: TrailersReceived, events: list[Event]) -> None:
         if event.stream_id in self._open:
@@ -368,11 +366,11 @@ class H2Server:
         if side == _LOCAL_ENDED:
             # Answered early. Some clients lose the answer when a reset follows at once, so they get time to stop.
             self._lingering[stream_id] = self._clock + limits.STREAM_LINGER
+            self._let_end(stream_id)
 
     def _forget(self, stream_id: int) -> None:
         del self._open[stream_id]
-        if self._lingering.pop(stream_id, None) is not None:
-            self._discarded.pop(stream_id, None)
+        self._lingering.pop(stream_id, None)
         if not self._open:
             self._idle_since = self._clock
             self._close_when_left()

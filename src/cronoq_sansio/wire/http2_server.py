@@ -273,14 +273,16 @@ class Http2Server(Http2Connection):
             self._lingering.pop(stream_id, None)
             self._left()
         else:
-            self._discard(stream_id, stream, size)
+            self._let_end(stream_id, stream)
 
-    def _discard(self, stream_id: int, stream: Stream, size: int) -> None:
-        """Some clients look at the answer only when their message is out: let them send, while the stream lingers."""
-        stream.linger += size
-        if stream.linger >= limits.INITIAL_WINDOW // 4:
-            self.credit(stream_id, stream.linger)
-            stream.linger = 0
+    def _let_end(self, stream_id: int, stream: Stream) -> None:
+        """Some clients look at the answer only when their message is out: let them send, while the stream lingers.
+
+        What came before the answer, and got no credit because it was no whole message, counts too.
+        """
+        used = self._window - stream.receive_window
+        if used >= self._window // 4:
+            self.credit(stream_id, used)
 
     def _on_over(self, stream_id: int, code: int, events: list[Any]) -> None:
         events.append(Reset(stream_id))
@@ -404,6 +406,7 @@ class Http2Server(Http2Connection):
             # Answered early. Some clients lose the answer when a reset follows at once, so they get time to stop.
             self._lingering[stream_id] = self._clock + limits.STREAM_LINGER
             self._advance(self._clock + limits.STREAM_LINGER)
+            self._let_end(stream_id, stream)
 
     def _left(self) -> None:
         if not self._streams:

@@ -91,7 +91,7 @@ def table(*, server: bool) -> tuple[tuple[int, ...], ...]:
 class Stream:
     """One that is open or half-closed."""
 
-    __slots__ = ("expected", "linger", "receive_window", "send_window", "started", "state")
+    __slots__ = ("expected", "receive_window", "send_window", "started", "state")
 
     def __init__(self, state: int, send_window: int, receive_window: int) -> None:
         self.state = state
@@ -101,8 +101,6 @@ class Stream:
         """Bytes of content that are to come; below 0 = nobody said."""
         self.started = False
         """A client's: the headers of the response were here."""
-        self.linger = 0
-        """A server's: bytes that came after our end and were not credited."""
 
 
 class OverStreams:

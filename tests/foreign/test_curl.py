@@ -48,16 +48,6 @@ def test_large_content(target: Target, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "size", "status"), [("Tasks/Nothing", 8_000_000, "12"), ("Tasks/Submit", 40_000_000, "8")]
-)
-def test_large_content_that_nobody_wants(target: Target, tmp_path: Path, method: str, size: int, status: str) -> None:
-    """The answer is there before the content is: curl sends all of it, and then looks."""
-    body = framed(submission(payload=bytes(size)))
-    headers, _ = curl(target, tmp_path, f"/cronoq.v1.{method}", *HEADERS, body=body)
-    assert headers["grpc-status"] == status
-
-
-@pytest.mark.parametrize(
     ("options", "status"), [(("-X", "GET", *HEADERS), "405"), (("-H", "content-type: text/plain"), "415")]
 )
 def test_what_is_not_grpc(target: Target, tmp_path: Path, options: tuple[str, ...], status: str) -> None:

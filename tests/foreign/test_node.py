@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from cronoq._proto import cronoq_pb2 as pb
@@ -53,6 +54,19 @@ def test_a_worker(target: Target) -> None:
             assert answer.result.output == b"%d" % number * 2
         node.do(end=1)
         assert node.hear("trailers", 1)["fields"] == {"grpc-status": "0"}
+
+
+@pytest.mark.parametrize(
+    ("method", "announced", "status"), [("Tasks/Nothing", 1_000_000, "12"), ("Tasks/Submit", 1 << 31, "8")]
+)
+def test_large_content_that_nobody_wants(target: Target, method: str, announced: int, status: str) -> None:
+    """The answer is there before the content is, of which as much has come as the first window allows."""
+    with NodeClient(target.url, target.ca) as node:
+        node.call(1, method, b"\0" + announced.to_bytes(4, "big") + bytes(1_000_000))
+        assert node.hear("headers", 1)["fields"]["grpc-status"] == status
+        assert node.hear("close", 1)["code"] == 0
+        node.call(2, "Tasks/Submit", framed(submission()))
+        assert node.hear("trailers", 2)["fields"] == {"grpc-status": "0"}
 
 
 def test_a_call_that_is_reset(target: Target) -> None:

@@ -15,7 +15,7 @@ TYPES = (
     *("DATA", "HEADERS", "PRIORITY", "RST_STREAM", "SETTINGS"),
     *("PUSH_PROMISE", "PING", "GOAWAY", "WINDOW_UPDATE", "CONTINUATION"),
 )
-DATA, HEADERS, SETTINGS, PING, CONTINUATION = 0, 1, 4, 6, 9
+DATA, HEADERS, SETTINGS, PING, GOAWAY, CONTINUATION = 0, 1, 4, 6, 7, 9
 ACK, END_HEADERS, PADDED, PRIORITY = 1, 4, 8, 32
 HEAD = 9
 _READ = 1 << 18
@@ -31,6 +31,8 @@ class Direction:
     """Whole header blocks, in order."""
     settings: list[bytes] = field(default_factory=list)
     """The content of SETTINGS."""
+    ends: list[int] = field(default_factory=list)
+    """The codes of GOAWAY."""
     log: list[tuple[str, int, int, bytes]] | None = None
     """Every frame: type, flags, stream, and its content, of DATA in place of it the length; None = nobody asked."""
     _rest: bytes = b""
@@ -77,6 +79,8 @@ class Direction:
                 self._open = b""
         elif kind == SETTINGS and not flags & ACK:
             self.settings.append(frame[HEAD:])
+        elif kind == GOAWAY:
+            self.ends.append(int.from_bytes(frame[HEAD + 4 : HEAD + 8], "big"))
 
 
 @dataclass

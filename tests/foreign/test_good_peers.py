@@ -1,0 +1,89 @@
+"""Clients that send much of what costs a server, and mean well: none of them is ever closed."""
+
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+
+from cronoq._proto import cronoq_pb2 as pb
+from tests.acceptance.clients import Status, connect, reference, wait_until
+from tests.acceptance.server import Server
+from tests.acceptance.workers import serving
+from tests.foreign.framing import framed
+from tests.foreign.node_peer import NodeClient
+from tests.foreign.programs import BOUND, go_folder, report
+from tests.foreign.tap import Tap, tapped
+
+MIB = 1 << 20
+NO_ERROR = 0
+
+
+def kept(tap: Tap) -> bool:
+    """There was one connection, and the server did not end it but with a client that had said farewell."""
+    connection = tap.only()
+    return connection.server.ends in ([], [NO_ERROR][: connection.client.frames["GOAWAY"]])
+
+
+@pytest.fixture
+def tap(server: Server) -> Iterator[Tap]:
+    """What connects to it stays connected: there is one connection, and the server finds no fault with it."""
+    with tapped(server.port) as tap:
+        yield tap
+        assert kept(tap)
+
+
+@pytest.fixture(scope="module")
+def idle(server: Server) -> Iterator[tuple["subprocess.Popen[str]", Tap]]:
+    """A client in Go that keeps quiet and pings, while the others are at work."""
+    with tapped(server.port) as tap:
+        command = [str(go_folder() / "foreign"), "-idle=11s", "idle", tap.address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            yield process, tap
+            process.kill()
+
+
+@pytest.mark.parametrize(("size", "count"), [(10, 3_000), (65_536, 500)])
+def test_a_go_client_measures_the_path_with_pings(tap: Tap, idle: object, size: int, count: int) -> None:
+    found = report(go_folder() / "foreign", f"-count={count}", f"-size={size}", "-slots=16", "work", tap.address)
+    assert found == {"slots": 16, "clean": True}
+    assert tap.only().client.frames["PING"] >= 50, "hundreds are usual"
+
+
+def test_node_opens_its_windows_for_250_mib(server: Server, tap: Tap) -> None:
+    """One output again and again: on streams one after another, and on many at once."""
+    size, count = 2 * MIB, 125
+    with connect(server.address) as client, serving(client.channel, pool="worked"):
+        task_id = client.submit(True, pool="worked", payload=bytes(size)).id
+    request = framed(pb.WaitRequest(task=reference(task_id)))
+    with NodeClient(f"http://{tap.address}") as node:
+        for number in range(count):
+            node.call(number, "Tasks/Wait", request, count=True)
+            if number % 10 == 0:
+                assert node.hear("close", number)["size"] > size
+        for number in range(count):
+            if number % 10:
+                assert node.hear("close", number)["size"] > size
+    assert tap.only().client.frames["WINDOW_UPDATE"] >= 5_000, "13,000 are usual"
+
+
+def test_grpcio_resets_1000_calls_with_one_deadline(server: Server, tap: Tap) -> None:
+    with connect(server.address) as client:
+        task_id = client.submit().id
+    with connect(tap.address) as client:
+        client.snapshot()
+        request = pb.WaitRequest(task=reference(task_id))
+        calls = [client.tasks.Wait.future(request, timeout=1.0) for _ in range(1_000)]
+        assert {call.code() for call in calls} == {Status.DEADLINE_EXCEEDED}
+        wait_until(lambda: server.statistics()["waiting_for_tasks"] == "0", "all are gone")
+        client.snapshot()
+    assert tap.only().client.frames["RST_STREAM"] == 1_000
+
+
+@pytest.mark.realtime
+def test_a_go_client_that_keeps_quiet_pings(idle: tuple["subprocess.Popen[str]", Tap]) -> None:
+    """Its keepalive is at the shortest that grpc-go takes, and no call is open: the connection stays."""
+    process, tap = idle
+    output, _ = process.communicate(timeout=BOUND)
+    assert (process.returncode, output) == (0, '{"lost":false}\n')
+    connection = tap.only()
+    assert connection.client.frames["PING"] >= 1 and kept(tap)

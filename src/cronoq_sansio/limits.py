@@ -135,6 +135,8 @@ CLIENT_PART_TIMEOUT = 1 * SECOND  #: last words of a client; a server that does 
 CLIENT_WINDOW = 1 << 20  #: per stream; a client chooses its server, and a reply comes without a round trip per 64 KiB
 CLIENT_UNSENT = 256 << 10  #: unsent bytes of one stream from which on its sender waits
 MAX_CALL_MOVES = 3  #: how often a call that no server has looked at moves to a fresh connection before it fails
+MAX_CALL_REFUSALS = 10  #: how often it is tried again on a connection that refuses it and serves on, as grpcio's does …
+REFUSAL_PAUSE = SECOND // 1_000  #: … with more calls at once than it likes: after this, and twice as long each time
 
 # --- workers
 

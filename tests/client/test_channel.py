@@ -2,11 +2,14 @@
 
 import anyio
 import pytest
+from pytest import MonkeyPatch
 
+from cronoq._client import channel
 from cronoq._client.channel import Channel
 from cronoq._client.methods import CANCEL, GET
 from cronoq.client import Client, ClientError
 from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire import pb
 from tests.acceptance.server import Server, environment, free_port
 from tests.client.byhand import Asked, HandServer, listening
@@ -45,36 +48,76 @@ def test_a_thousand_calls_at_once_on_one_connection(run: Run, server: Server) ->
 
 
 def test_a_call_that_nobody_looked_at_moves_to_a_fresh_connection(run: Run) -> None:
-    async def decide(server: HandServer, asked: Asked) -> None:
+    async def once(server: HandServer, asked: Asked) -> None:
         if server.connections == 1:
             await server.say(goaway(0))
-        elif server.connections == 2:
-            await server.say(raw.frame(raw.RST_STREAM, 0, asked.stream_id, NUMBER))
         else:
             await answer(server, asked)
 
     async def main() -> None:
-        hand = HandServer(decide)
-        async with listening(hand) as address, Client(address) as client:
-            with pytest.raises(ClientError, match="before the server looked") as caught:
-                await client.cancel(1)
-            assert caught.value.code == "unavailable" and caught.value.unprocessed
-            assert hand.connections == 2, "a refused stream tells nothing against its connection"
-
-    async def easier() -> None:
-        async def once(server: HandServer, asked: Asked) -> None:
-            if server.connections == 1:
-                await server.say(goaway(0))
-            else:
-                await answer(server, asked)
-
         hand = HandServer(once)
         async with listening(hand) as address, Client(address) as client:
             assert await client.cancel(1) is True
             assert hand.connections == 2
 
     run(main)
-    run(easier)
+
+
+def refusing(times: int) -> HandServer:
+    """It takes so many calls for too many, and serves on."""
+
+    async def decide(server: HandServer, asked: Asked) -> None:
+        if len(server.asked) <= times:
+            await server.say(raw.frame(raw.RST_STREAM, 0, asked.stream_id, NUMBER))
+        else:
+            await answer(server, asked)
+
+    return HandServer(decide)
+
+
+@pytest.mark.parametrize("times", [1, limits.MAX_CALL_REFUSALS])
+def test_a_refused_call_is_tried_again_on_its_connection(run: Run, monkeypatch: MonkeyPatch, times: int) -> None:
+    pauses: list[float] = []
+
+    async def sleep(delay: float) -> None:
+        pauses.append(delay)
+
+    monkeypatch.setattr(anyio, "sleep", sleep)
+
+    async def main() -> None:
+        hand = refusing(times)
+        async with listening(hand) as address, Client(address) as client:
+            assert await client.cancel(1) is True
+            assert hand.connections == 1, "a refused stream tells nothing against its connection"
+
+    run(main)
+    assert pauses == [limits.REFUSAL_PAUSE / SECOND * 2**number for number in range(times)]
+
+
+def test_a_refused_watch_is_tried_again(run: Run, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "REFUSAL_PAUSE", 1)
+
+    async def main() -> None:
+        hand = refusing(3)
+        async with listening(hand) as address, Client(address) as client, client.watch() as events:
+            assert (await anext(events)).id == 1
+            assert (hand.connections, len(hand.asked)) == (1, 4)
+
+    run(main)
+
+
+def test_a_call_that_is_refused_again_and_again(run: Run, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "REFUSAL_PAUSE", 1)
+
+    async def main() -> None:
+        hand = refusing(limits.MAX_CALL_REFUSALS + 1)
+        async with listening(hand) as address, Client(address) as client:
+            with pytest.raises(ClientError, match="REFUSED_STREAM") as caught:
+                await client.cancel(1)
+            assert caught.value.code == "unavailable" and caught.value.unprocessed
+            assert (hand.connections, len(hand.asked)) == (1, limits.MAX_CALL_REFUSALS + 1)
+
+    run(main)
 
 
 def test_calls_of_a_connection_that_says_goodbye_end_there_and_new_ones_go_elsewhere(run: Run) -> None:

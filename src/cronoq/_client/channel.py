@@ -27,7 +27,7 @@ from cronoq._client.target import parse_target
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND, ns, seconds
 from cronoq_sansio.errors import GrpcStatus
-from cronoq_sansio.limits import CLIENT_CONNECT_TIMEOUT, MAX_CALL_MOVES
+from cronoq_sansio.limits import CLIENT_CONNECT_TIMEOUT, MAX_CALL_MOVES, MAX_CALL_REFUSALS, REFUSAL_PAUSE
 from cronoq_sansio.wire.client_call import CallEnded
 from cronoq_sansio.wire.metadata import Headers, Metadata, request_entry
 
@@ -205,11 +205,13 @@ class Channel:
         data = request.SerializeToString()
         self._check_size(method, len(data))
         deadline = _deadline(timeout)
-        for _ in range(MAX_CALL_MOVES):
+        moved = refused = 0
+        while moved < MAX_CALL_MOVES:
             link = self._link
             if link is None or not link.serves or current_run() is not self._run:
                 link = await self._connected(deadline)
                 if not link.usable:
+                    moved += 1
                     continue
             owner = UnaryOwner()
             call = link.ask(method.path, self._headers(metadata), data, deadline, owner)
@@ -226,6 +228,10 @@ class Channel:
                 return decode(method, end.data), end.metadata
             if not self._may_move(end):
                 raise failure(end)
+            if await self._stood_back(link, end, refused):
+                refused += 1
+            else:
+                moved += 1
         raise self._turned_away()
 
     @asynccontextmanager
@@ -263,9 +269,11 @@ class Channel:
         request is half-closed after it. `Stream.close` cancels a call that is not over.
         """
         deadline = _deadline(timeout)
-        for _ in range(MAX_CALL_MOVES):
+        moved = refused = 0
+        while moved < MAX_CALL_MOVES:
             link = await self._connected(deadline)
             if not link.usable:
+                moved += 1
                 continue
             stream = Stream(method, link)
             headers = self._headers(metadata)
@@ -282,6 +290,10 @@ class Channel:
                 stream.close()
                 if stream.end is None or not self._may_move(stream.end):
                     raise
+                if await self._stood_back(link, stream.end, refused):
+                    refused += 1
+                else:
+                    moved += 1
                 continue
             return stream
         raise self._turned_away()
@@ -289,6 +301,19 @@ class Channel:
     def _may_move(self, end: CallEnded) -> bool:
         """Whether the call may be tried on another connection without anybody noticing."""
         return end.unprocessed and not self._closed
+
+    async def _stood_back(self, link: Link, end: CallEnded, refused: int) -> bool:
+        """Wait a little, once more, before a call goes to the server that refused it and serves on; False = it left.
+
+        A server may count a stream until its program is through with it, long after our side has seen its end; so
+        even one that has told how many it takes refuses some of them (grpcio's does, RFC 9113 section 8.7).
+        """
+        if not link.serves:
+            return False
+        if refused == MAX_CALL_REFUSALS:
+            raise failure(end)
+        await anyio.sleep((REFUSAL_PAUSE << refused) / SECOND)
+        return True
 
     def _turned_away(self) -> ClientError:
         text = f"{self.target}: {MAX_CALL_MOVES} connections in a row were closed before the server looked at the call"

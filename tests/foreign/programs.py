@@ -14,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.go_tools import module
 from tests.acceptance.server import ROOT
 
@@ -53,6 +55,15 @@ def node_folder() -> Path:
         finally:
             shutil.rmtree(building, ignore_errors=True)
     return folder
+
+
+def contract(folder: Path) -> Path:
+    """The contract as a file with its descriptors."""
+    files = FileDescriptorSet()
+    pb.DESCRIPTOR.CopyToProto(files.file.add())
+    path = folder / "contract.binpb"
+    path.write_bytes(files.SerializeToString())
+    return path
 
 
 def trusting(ca: Path | None) -> dict[str, str]:

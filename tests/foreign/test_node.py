@@ -3,14 +3,13 @@
 from pathlib import Path
 
 import pytest
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import reference, submission, wait_until
 from tests.foreign.conftest import Target
 from tests.foreign.framing import framed, messages
 from tests.foreign.node_peer import NodeClient
-from tests.foreign.programs import installed, node_folder, report, trusting
+from tests.foreign.programs import contract, installed, node_folder, report, trusting
 
 CANCEL = 8
 
@@ -83,11 +82,7 @@ LATE = "the time to wait ran out before an end of the task was known; wait again
 
 
 def test_connect(target: Target, tmp_path: Path) -> None:
-    contract = tmp_path / "contract.binpb"
-    files = FileDescriptorSet()
-    pb.DESCRIPTOR.CopyToProto(files.file.add())
-    contract.write_bytes(files.SerializeToString())
-    command = [installed("node"), node_folder() / "connect.mjs", contract, target.url]
+    command = [installed("node"), node_folder() / "connect.mjs", contract(tmp_path), target.url]
     found = report(*command, env=trusting(target.ca))
     assert found == {
         "calls": {

@@ -1,0 +1,202 @@
+"""Records the header blocks that real clients send, and grpcio's server, for `tests/wire/test_recorded_blocks.py`.
+
+    PYTHONPATH=src python -m tests.foreign.record [NAME …]
+
+Each client talks to a server of ours through a relay (`tap.py`); what it sent is written to `tests/wire/recorded`, one
+file each, with the version. Without names all are recorded.
+"""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+import anyio
+import grpc
+from grpclib.client import Channel as GrpclibChannel
+
+from cronoq._proto import cronoq_grpc as grpclib_stubs
+from cronoq._proto import cronoq_pb2 as pb
+from cronoq.client import Client, ClientError
+from tests.acceptance.clients import connect, reference, submission
+from tests.acceptance.go_tools import PROTO
+from tests.acceptance.server import HANG, ROOT, environment
+from tests.acceptance.workers import serving
+from tests.foreign.conftest import serve
+from tests.foreign.framing import framed
+from tests.foreign.node_peer import NodeClient
+from tests.foreign.programs import HERE, contract, go_folder, installed, node_folder, report, run
+from tests.foreign.tap import Direction, Tap, tapped
+
+FOLDER = ROOT / "tests" / "wire" / "recorded"
+TOKEN = "Bearer " + "t" * 40
+MAX_BLOCKS, MAX_CONNECTIONS = 60, 3
+MISSING = 1 << 40
+HEADERS = ("-H", "content-type: application/grpc", "-H", "te: trailers")
+
+
+def grpcio(tap: Tap) -> str:
+    with connect(tap.address) as client, serving(client.channel, pool="worked"):
+        for number in range(5):
+            client.submit(True, pool="worked", payload=b"%d" % number)
+        for timeout in (0.5, 1, 10, 1_000):
+            call = client.tasks.Get.future(pb.GetRequest(task=reference(MISSING)), timeout=timeout)
+            assert call.code() is grpc.StatusCode.NOT_FOUND
+        token = (("authorization", TOKEN), ("trace-bin", b"\0\xff" * 12))
+        for _ in range(3):
+            client.admin.Snapshot(pb.Empty(), metadata=token, timeout=HANG)
+    return version("grpcio")
+
+
+def grpclib(tap: Tap) -> str:
+    async def calls() -> None:
+        channel = GrpclibChannel("127.0.0.1", tap.port)
+        tasks = grpclib_stubs.TasksStub(channel)
+        for number in range(5):
+            await tasks.Submit(submission(payload=b"%d" % number), timeout=10 + number)
+        for _ in range(3):
+            await grpclib_stubs.AdminStub(channel).Snapshot(
+                pb.Empty(), metadata={"authorization": "Bearer " + "t" * 40}
+            )
+        channel.close()
+
+    asyncio.run(calls())
+    return version("grpclib")
+
+
+def go(tap: Tap) -> str:
+    client = go_folder() / "foreign"
+    report(client, "-count=5", "-slots=2", "work", tap.address)
+    report(client, "unary", tap.address)
+    report(client, "watch", tap.address)
+    return pinned("google.golang.org/grpc")
+
+
+def grpcurl(tap: Tap) -> str:
+    program = go_folder() / "grpcurl"
+    options = ["-plaintext", "-import-path", ROOT / "proto", "-proto", PROTO, "-H", "authorization: Bearer token"]
+    for method in ("Admin/Snapshot", "Tasks/ListTasks"):
+        run(program, *options, "-d", "{}", "-max-time", "5", tap.address, f"cronoq.v1.{method}")
+    return pinned("github.com/fullstorydev/grpcurl")
+
+
+def node(tap: Tap) -> str:
+    with NodeClient(f"http://{tap.address}") as client:
+        for number in range(5):
+            client.call(number, "Tasks/Submit", framed(submission()))
+            client.hear("close", number)
+        for number in range(5, 8):
+            client.call(number, "Tasks/Get", framed(pb.GetRequest(task=reference(MISSING))))
+            client.hear("close", number)
+    return node_version()
+
+
+def connect_es(tap: Tap) -> str:
+    with tempfile.TemporaryDirectory() as folder:
+        report(installed("node"), node_folder() / "connect.mjs", contract(Path(folder)), f"http://{tap.address}")
+    packages = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
+    return str(packages["@connectrpc/connect-node"])
+
+
+def curl(tap: Tap) -> str:
+    url = f"http://{tap.address}/cronoq.v1.Tasks/Submit"
+    options = ["--http2-prior-knowledge", "-sS", "-o", "/dev/null", *HEADERS, "--data-binary", "@-"]
+    for _ in range(2):
+        run(installed("curl"), *options, url, stdin=framed(submission()))
+    return first_version(run(installed("curl"), "--version"))
+
+
+def h2load(tap: Tap) -> str:
+    with tempfile.NamedTemporaryFile() as body:
+        body.write(framed(submission()))
+        body.flush()
+        url = f"http://{tap.address}/cronoq.v1.Tasks/Submit"
+        run(installed("h2load"), "-n", 40, "-c", 2, "-m", 4, *HEADERS, "-d", body.name, url)
+    return first_version(run(installed("h2load"), "--version"))
+
+
+CLIENTS: dict[str, Callable[[Tap], str]] = {
+    "grpcio": grpcio,
+    "grpclib": grpclib,
+    "grpc-go": go,
+    "grpcurl": grpcurl,
+    "Node": node,
+    "Connect-ES": connect_es,
+    "curl": curl,
+    "h2load": h2load,
+}
+
+
+def grpcio_server(api: str) -> tuple[str, list[Direction]]:
+    """What grpcio's server answers our client."""
+    command = [sys.executable, "-m", "tests.foreign.noop_server", api]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        with tapped(int(process.stdout.readline())) as tap:
+
+            async def calls() -> None:
+                async with Client(tap.address) as client:
+                    for _ in range(5):
+                        await client.submit(b"x", wait=True)
+                        for pool in ("nowhere", "default"):
+                            try:
+                                await client.submit(pool=pool)
+                            except ClientError as error:
+                                assert error.code == "not_found"
+                    async with client.watch() as events:
+                        await anext(events)
+
+            anyio.run(calls)
+            found = [connection.server for connection in tap.connections]
+        process.stdin.close()
+    return version("grpcio"), found
+
+
+def pinned(module: str) -> str:
+    """The version of a Go module."""
+    (line,) = (
+        line for line in (HERE / "go" / "go.mod").read_text().splitlines() if line.strip().startswith(module + " ")
+    )
+    return line.split()[1].removeprefix("v")
+
+
+def node_version() -> str:
+    return run(installed("node"), "--version").strip().removeprefix("v")
+
+
+def first_version(text: str) -> str:
+    found = re.search(r"\d+\.\d+\.\d+", text)
+    assert found is not None
+    return found[0]
+
+
+def write(name: str, kind: str, number: str, sent: list[Direction]) -> None:
+    connections = [[block.hex() for block in way.blocks[:MAX_BLOCKS]] for way in sent[:MAX_CONNECTIONS] if way.blocks]
+    assert connections
+    FOLDER.mkdir(exist_ok=True)
+    said = {"name": name, "version": number, "sends": kind, "connections": connections}
+    (FOLDER / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
+    print(f"{name} {number}: {[len(blocks) for blocks in connections]} blocks")
+
+
+def main(names: list[str]) -> None:
+    for name, play in CLIENTS.items():
+        if names and name not in names:
+            continue
+        with tempfile.TemporaryDirectory() as folder, serve(Path(folder), False) as server, tapped(server.port) as tap:
+            number = play(tap)
+            write(name, "requests", number, [connection.client for connection in tap.connections])
+    for api in ("sync", "aio"):
+        if not names or f"grpcio-server-{api}" in names:
+            write(f"grpcio-server-{api}", "responses", *grpcio_server(api))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

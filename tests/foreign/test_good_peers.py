@@ -7,7 +7,7 @@ import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import Status, connect, reference, wait_until
-from tests.acceptance.server import Server
+from tests.acceptance.server import HANG, Server
 from tests.acceptance.workers import serving
 from tests.foreign.framing import framed
 from tests.foreign.node_peer import NodeClient
@@ -66,17 +66,23 @@ def test_node_opens_its_windows_for_250_mib(server: Server, tap: Tap) -> None:
     assert tap.only().client.frames["WINDOW_UPDATE"] >= 5_000, "13,000 are usual"
 
 
-def test_grpcio_resets_1000_calls_with_one_deadline(server: Server, tap: Tap) -> None:
+@pytest.mark.parametrize("way", ["one deadline", "cancelled"])
+def test_grpcio_gives_1000_calls_up_at_once(server: Server, tap: Tap, way: str) -> None:
+    """Each becomes a reset, but where the server has seen the deadline pass before that comes."""
     with connect(server.address) as client:
         task_id = client.submit().id
     with connect(tap.address) as client:
         client.snapshot()
         request = pb.WaitRequest(task=reference(task_id))
-        calls = [client.tasks.Wait.future(request, timeout=1.0) for _ in range(1_000)]
-        assert {call.code() for call in calls} == {Status.DEADLINE_EXCEEDED}
+        calls = [client.tasks.Wait.future(request, timeout=1 if way == "one deadline" else HANG) for _ in range(1_000)]
+        if way == "cancelled":
+            wait_until(lambda: server.statistics()["waiting_for_tasks"] == "1000", "all are there")
+            for call in calls:
+                call.cancel()
+        assert {call.code() for call in calls} == {Status.CANCELLED if way == "cancelled" else Status.DEADLINE_EXCEEDED}
         wait_until(lambda: server.statistics()["waiting_for_tasks"] == "0", "all are gone")
         client.snapshot()
-    assert tap.only().client.frames["RST_STREAM"] == 1_000
+    assert way == "one deadline" or tap.only().client.frames["RST_STREAM"] == 1_000
 
 
 @pytest.mark.realtime

@@ -27,6 +27,7 @@ def pins():
         "grpcio": python["grpcio"],
         "grpcio-server-sync": python["grpcio"],
         "grpcio-server-aio": python["grpcio"],
+        "grpc-go-server": go["google.golang.org/grpc"],
         "grpclib": python["grpclib"],
         "grpc-go": go["google.golang.org/grpc"],
         "grpcurl": go["github.com/fullstorydev/grpcurl"],

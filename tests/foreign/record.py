@@ -1,4 +1,4 @@
-"""Records the header blocks that real clients send, and grpcio's server, for `tests/wire/test_recorded_blocks.py`.
+"""Records the header blocks that real clients and servers send, for `tests/wire/test_recorded_blocks.py`.
 
     PYTHONPATH=src python -m tests.foreign.record [NAME …]
 
@@ -132,9 +132,18 @@ CLIENTS: dict[str, Callable[[Tap], str]] = {
 }
 
 
-def grpcio_server(api: str) -> tuple[str, list[Direction]]:
-    """What grpcio's server answers our client."""
-    command = [sys.executable, "-m", "tests.foreign.noop_server", api]
+def server_commands() -> dict[str, tuple[str, list[str]]]:
+    """Version and command of each server."""
+    grpcio = [sys.executable, "-m", "tests.foreign.noop_server"]
+    return {
+        "grpcio-server-sync": (version("grpcio"), [*grpcio, "sync"]),
+        "grpcio-server-aio": (version("grpcio"), [*grpcio, "aio"]),
+        "grpc-go-server": (pinned("google.golang.org/grpc"), [str(go_folder() / "foreign"), "serve"]),
+    }
+
+
+def answers(command: list[str]) -> list[Direction]:
+    """What a server answers our client."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
     ) as process:
@@ -156,7 +165,7 @@ def grpcio_server(api: str) -> tuple[str, list[Direction]]:
             anyio.run(calls)
             found = [connection.server for connection in tap.connections]
         process.stdin.close()
-    return version("grpcio"), found
+    return found
 
 
 def pinned(module: str) -> str:
@@ -193,9 +202,9 @@ def main(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder, serve(Path(folder), False) as server, tapped(server.port) as tap:
             number = play(tap)
             write(name, "requests", number, [connection.client for connection in tap.connections])
-    for api in ("sync", "aio"):
-        if not names or f"grpcio-server-{api}" in names:
-            write(f"grpcio-server-{api}", "responses", *grpcio_server(api))
+    for name, (number, command) in server_commands().items():
+        if not names or name in names:
+            write(name, "responses", number, answers(command))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-// A client in Go, as its users write it: grpc-go and generated stubs.
+// A client in Go, as its users write it, and a server: grpc-go and generated stubs.
 //
 //	foreign [flags] SCENARIO ADDRESS
+//	foreign serve
 //
 // Prints what it saw as one JSON object; exits with 1 and a sentence when something went otherwise than it can say there.
 package main
@@ -43,6 +44,13 @@ func main() {
 	flag.DurationVar(&chosen.idle, "idle", 0, "how long to keep quiet")
 	ca := flag.String("ca", "", "the authority to trust; without it the connection is cleartext")
 	flag.Parse()
+	if flag.Arg(0) == "serve" {
+		if err := serve(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	found, err := run(scenarios[flag.Arg(0)], flag.Arg(1), *ca, chosen)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)

@@ -1,4 +1,7 @@
-"""Our client and our worker against servers of grpcio, on its synchronous API and on asyncio's; both event loops."""
+"""Our client and our worker against foreign servers, under both event loops.
+
+They are on grpcio, its synchronous API and asyncio's (`noop_server.py`), and on grpc-go (`go/serve.go`).
+"""
 
 import subprocess
 import sys
@@ -12,13 +15,16 @@ from cronoq.client import Client, ClientError
 from cronoq.worker import Worker
 from tests.acceptance.server import HANG, ROOT, environment
 from tests.foreign.noop_server import HUNG, LEASES, MISSING, STREAMS
+from tests.foreign.programs import go_folder
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
 
 
-@pytest.fixture(scope="module", params=["sync", "aio"])
+@pytest.fixture(scope="module", params=["sync", "aio", "go"])
 def address(request: pytest.FixtureRequest) -> Iterator[str]:
     command = [sys.executable, "-m", "tests.foreign.noop_server", request.param]
+    if request.param == "go":
+        command = [str(go_folder() / "foreign"), "serve"]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
     ) as process:

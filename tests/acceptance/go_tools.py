@@ -23,6 +23,9 @@ PROTO = "cronoq/v1/cronoq.proto"
 BUILD_BOUND = 300.0
 """Seconds; 30 s were measured with everything to be fetched."""
 
+_missing: dict[str, str] = {}
+"""What could not be built, and why: it is not tried again for each test."""
+
 
 def program(package: str, version: str) -> Path:
     """The program of a package, built when this version is not there yet."""
@@ -91,11 +94,14 @@ def _building(name: str, path: Path) -> Iterator[Path]:
 
 
 def _run(name: str, command: list[str], inside: Path, folder: Path) -> None:
+    if name in _missing:
+        pytest.skip(_missing[name])
     done = subprocess.run(
         command, env=_environment(folder), cwd=inside, capture_output=True, text=True, timeout=BUILD_BOUND
     )
     if done.returncode:
-        pytest.skip(f"helper missing: {name}, which could not be built: {done.stderr[-500:]}")
+        _missing[name] = f"helper missing: {name}, which could not be built: {done.stderr[-500:]}"
+        pytest.skip(_missing[name])
 
 
 def _environment(folder: Path) -> dict[str, str]:

@@ -27,6 +27,10 @@ NODE = 20
 """The first version of Node.js that Connect-ES takes."""
 
 
+_missing: list[str] = []
+"""Why there are no packages for Node.js: it is not tried again for each test."""
+
+
 def go_folder() -> Path:
     """The folder with `foreign`, our client in Go, and `grpcurl`."""
     return module(HERE / "go")
@@ -43,13 +47,16 @@ def node_folder() -> Path:
     cache = ROOT / ".cache" / "node"
     folder = cache / digest.hexdigest()[:16]
     if not folder.exists():
+        if _missing:
+            pytest.skip(_missing[0])
         building = cache / f"building-{uuid.uuid4()}"
         shutil.copytree(source, building)
         try:
             command = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
             done = subprocess.run(command, cwd=building, capture_output=True, text=True, timeout=BOUND, check=False)
             if done.returncode:
-                pytest.skip(f"helper missing: packages for Node.js: {done.stderr[-500:]}")
+                _missing.append(f"helper missing: packages for Node.js: {done.stderr[-500:]}")
+                pytest.skip(_missing[0])
             if not folder.exists():
                 building.rename(folder)
         finally:

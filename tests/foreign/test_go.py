@@ -45,6 +45,7 @@ def test_a_watch(client: Path, target: Target) -> None:
 
 
 @pytest.mark.parametrize(("count", "size", "slots"), [(500, 10, 16), (20, 1_000_000, 2)])
-def test_a_worker(client: Path, target: Target, count: int, size: int, slots: int) -> None:
-    found = play(client, target, "work", count=count, size=size, slots=slots)
+@pytest.mark.parametrize("gzip", ["false", "true"])
+def test_a_worker(client: Path, target: Target, count: int, size: int, slots: int, gzip: str) -> None:
+    found = play(client, target, "work", count=count, size=size, slots=slots, gzip=gzip)
     assert (found["slots"], found["clean"]) == (slots, True)

@@ -102,6 +102,7 @@ def test_connect(target: Target, tmp_path: Path) -> None:
         },
         "small": {"slots": 8, "done": 200},
         "large": {"slots": 8, "done": 20},
+        "packed": {"slots": 8, "done": 20},
     }
     statistics = target.server.statistics()
     assert (statistics["open_waits"], statistics["open_watches"]) == ("0", "0")

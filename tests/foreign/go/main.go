@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding/gzip"
 	"google.golang.org/grpc/keepalive"
 
 	pb "example.com/foreign/cronoq/v1"
@@ -42,6 +43,7 @@ func main() {
 	flag.IntVar(&chosen.size, "size", 0, "bytes of a payload")
 	flag.IntVar(&chosen.slots, "slots", 1, "slots of the worker, and callers")
 	flag.DurationVar(&chosen.idle, "idle", 0, "how long to keep quiet")
+	compress := flag.Bool("gzip", false, "compress what is sent")
 	ca := flag.String("ca", "", "the authority to trust; without it the connection is cleartext")
 	flag.Parse()
 	if flag.Arg(0) == "serve" {
@@ -51,7 +53,7 @@ func main() {
 		}
 		return
 	}
-	found, err := run(scenarios[flag.Arg(0)], flag.Arg(1), *ca, chosen)
+	found, err := run(scenarios[flag.Arg(0)], flag.Arg(1), *ca, *compress, chosen)
 	if err == nil {
 		err = json.NewEncoder(os.Stdout).Encode(found)
 	}
@@ -61,7 +63,7 @@ func main() {
 	}
 }
 
-func run(play scenario, address, ca string, chosen options) (report, error) {
+func run(play scenario, address, ca string, compress bool, chosen options) (report, error) {
 	transport := insecure.NewCredentials()
 	if ca != "" {
 		var err error
@@ -69,12 +71,16 @@ func run(play scenario, address, ca string, chosen options) (report, error) {
 			return nil, err
 		}
 	}
+	calls := []grpc.CallOption{grpc.MaxCallRecvMsgSize(64 << 20)}
+	if compress {
+		calls = append(calls, grpc.UseCompressor(gzip.Name))
+	}
 	conn, err := grpc.NewClient(
 		address,
 		grpc.WithTransportCredentials(transport),
 		// The shortest time that grpc-go takes, also while no call is open: as much as a user can ask for.
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, PermitWithoutStream: true}),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)),
+		grpc.WithDefaultCallOptions(calls...),
 	)
 	if err != nil {
 		return nil, err

@@ -8,14 +8,14 @@ import { readFileSync } from "node:fs";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient } from "@connectrpc/connect";
-import { createGrpcTransport } from "@connectrpc/connect-node";
+import { compressionGzip, createGrpcTransport } from "@connectrpc/connect-node";
 
 const [descriptors, baseUrl] = process.argv.slice(2);
 const registry = createFileRegistry(fromBinary(FileDescriptorSetSchema, readFileSync(descriptors)));
 const transport = createGrpcTransport({ baseUrl });
-const client = (name) => createClient(registry.getService(`cronoq.v1.${name}`), transport);
+const client = (name, over = transport) => createClient(registry.getService(`cronoq.v1.${name}`), over);
 const tasks = client("Tasks");
-const workers = client("Workers");
+const packed = createGrpcTransport({ baseUrl, sendCompression: compressionGzip });
 const byId = (id) => ({ task: { target: { case: "id", value: id } } });
 
 // How a call ends that must fail: code, message, and what its trailers name.
@@ -83,7 +83,8 @@ function queue() {
   };
 }
 
-async function work(count, size) {
+async function work(count, size, over = transport) {
+  const [tasks, workers] = ["Tasks", "Workers"].map((name) => client(name, over));
   const out = queue();
   const stream = workers.work(out);
   out.say("register", { pool: "worked", slots: 8, protocolVersion: 3, workerName: "connect" });
@@ -112,6 +113,7 @@ const report = {
   watch: await watch(),
   small: await work(200, 10),
   large: await work(20, 1_000_000),
+  packed: await work(20, 1_000_000, packed),
 };
 console.log(JSON.stringify(report));
 process.exit(0);

@@ -4,6 +4,9 @@ from typing import Any
 
 from google.protobuf.message import Message
 
+HEADERS = ("-H", "content-type: application/grpc", "-H", "te: trailers")
+"""What curl and h2load are told."""
+
 
 def framed(message: Message) -> bytes:
     """With the prefix of gRPC: not compressed, so long."""

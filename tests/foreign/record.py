@@ -28,7 +28,7 @@ from tests.acceptance.go_tools import PROTO
 from tests.acceptance.server import HANG, ROOT, environment
 from tests.acceptance.workers import serving
 from tests.foreign.conftest import serve
-from tests.foreign.framing import framed
+from tests.foreign.framing import HEADERS, framed
 from tests.foreign.node_peer import NodeClient
 from tests.foreign.programs import HERE, contract, go_folder, installed, node_folder, report, run
 from tests.foreign.tap import Direction, Tap, tapped
@@ -37,7 +37,6 @@ FOLDER = ROOT / "tests" / "wire" / "recorded"
 TOKEN = "Bearer " + "t" * 40
 MAX_BLOCKS, MAX_CONNECTIONS = 60, 3
 MISSING = 1 << 40
-HEADERS = ("-H", "content-type: application/grpc", "-H", "te: trailers")
 
 
 def grpcio(tap: Tap) -> str:

@@ -8,10 +8,8 @@ import pytest
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import reference, submission
 from tests.foreign.conftest import Target
-from tests.foreign.framing import framed
+from tests.foreign.framing import HEADERS, framed
 from tests.foreign.programs import installed, run
-
-HEADERS = ("-H", "content-type: application/grpc", "-H", "te: trailers")
 
 
 def curl(target: Target, folder: Path, path: str, *options: str, body: bytes) -> tuple[dict[str, str], bytes]:

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -9,9 +10,9 @@ from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import Status, connect, reference, wait_until
 from tests.acceptance.server import HANG, Server
 from tests.acceptance.workers import serving
-from tests.foreign.framing import framed
+from tests.foreign.framing import HEADERS, framed
 from tests.foreign.node_peer import NodeClient
-from tests.foreign.programs import BOUND, go_folder, report
+from tests.foreign.programs import BOUND, go_folder, installed, report, run
 from tests.foreign.tap import Tap, tapped
 
 MIB = 1 << 20
@@ -49,12 +50,27 @@ def test_a_go_client_measures_the_path_with_pings(tap: Tap, idle: object, size: 
     assert tap.only().client.frames["PING"] >= 50, "hundreds are usual"
 
 
+def large_output(server: Server, size: int) -> bytes:
+    """A framed request for an output of that size."""
+    with connect(server.address) as client, serving(client.channel, pool="worked"):
+        task_id = client.submit(True, pool="worked", payload=bytes(size)).id
+    return framed(pb.WaitRequest(task=reference(task_id)))
+
+
+def test_h2load_opens_windows_of_a_kilobyte(server: Server, tap: Tap, tmp_path: Path) -> None:
+    """Each frame of DATA is answered with two WINDOW_UPDATEs, one of the stream and one of the connection."""
+    body = tmp_path / "body"
+    body.write_bytes(large_output(server, MIB))
+    load = ["-n", 10, "-c", 1, "-m", 5, "-w", 10, "-W", 10, *HEADERS, "-d", body]
+    output = run(installed("h2load"), *load, f"http://{tap.address}/cronoq.v1.Tasks/Wait")
+    assert "10 succeeded, 0 failed, 0 errored, 0 timeout" in output, output
+    assert tap.only().client.frames["WINDOW_UPDATE"] >= 10 * MIB // 1_024
+
+
 def test_node_opens_its_windows_for_250_mib(server: Server, tap: Tap) -> None:
     """One output again and again: on streams one after another, and on many at once."""
     size, count = 2 * MIB, 125
-    with connect(server.address) as client, serving(client.channel, pool="worked"):
-        task_id = client.submit(True, pool="worked", payload=bytes(size)).id
-    request = framed(pb.WaitRequest(task=reference(task_id)))
+    request = large_output(server, size)
     with NodeClient(f"http://{tap.address}") as node:
         for number in range(count):
             node.call(number, "Tasks/Wait", request, count=True)

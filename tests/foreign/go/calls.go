@@ -2,10 +2,12 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
@@ -169,4 +171,33 @@ func complete(stream grpc.BidiStreamingClient[pb.WorkerMessage, pb.ServerMessage
 			return err
 		}
 	}
+}
+
+// load submits tasks k0, k1, … from as many callers as slots. Whoever hears UNAVAILABLE submits the same key again.
+func load(ctx context.Context, conn *grpc.ClientConn, chosen options) (report, error) {
+	tasks := pb.NewTasksClient(conn)
+	ended := make(chan error)
+	for caller := range chosen.slots {
+		go func() {
+			for number := caller; number < chosen.count; {
+				request := &pb.SubmitRequest{Task: &pb.TaskSpec{Key: fmt.Sprintf("k%d", number)}}
+				_, err := tasks.Submit(ctx, request, grpc.WaitForReady(true))
+				switch status.Code(err) {
+				case codes.OK:
+					number += chosen.slots
+				case codes.Unavailable:
+				default:
+					ended <- err
+					return
+				}
+			}
+			ended <- nil
+		}()
+	}
+	for range chosen.slots {
+		if err := <-ended; err != nil {
+			return nil, err
+		}
+	}
+	return report{}, nil
 }

@@ -33,7 +33,7 @@ type options struct {
 
 type scenario func(context.Context, *grpc.ClientConn, options) (report, error)
 
-var scenarios = map[string]scenario{"unary": unary, "watch": watch, "work": work, "idle": idle}
+var scenarios = map[string]scenario{"unary": unary, "watch": watch, "work": work, "load": load, "idle": idle}
 
 var errorf = fmt.Errorf
 

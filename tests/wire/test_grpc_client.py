@@ -264,6 +264,26 @@ def test_how_a_call_may_end(said: bytes, status: GrpcStatus, text: str, at_once:
     assert client.open_calls == 0
 
 
+@pytest.mark.parametrize(
+    ("code", "deadline", "after", "status"),
+    [
+        (8, SECOND, SECOND, GrpcStatus.DEADLINE_EXCEEDED),
+        (8, SECOND, SECOND - 1, GrpcStatus.CANCELLED),
+        (8, None, SECOND, GrpcStatus.CANCELLED),
+        (2, SECOND, SECOND, GrpcStatus.INTERNAL),
+    ],
+)
+def test_a_server_that_sees_the_deadline_pass_first(
+    code: int, deadline: int | None, after: int, status: GrpcStatus
+) -> None:
+    """It may reset the call for that, as grpc-go's does, before our own timer was looked at."""
+    client = connected()
+    call = start(client, deadline=None if deadline is None else START + deadline)
+    client.take(1 << 20)
+    events = client.receive(raw.frame(raw.RST_STREAM, 0, 1, struct.pack(">L", code)), START + after)
+    assert end_of(events, call).status is status
+
+
 def test_a_call_that_is_answered_early_is_reset() -> None:
     client = connected()
     call = start(client, None, streaming=True)

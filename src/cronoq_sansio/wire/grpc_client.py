@@ -55,6 +55,7 @@ _CREDIT_STEP = fixed.CLIENT_WINDOW // 2
 _MIN_STALE = 64
 _MAX_HEADS = 64  #: methods whose header fields are kept
 _OK = GrpcStatus.OK
+_LATE = "the deadline of the call passed"
 
 
 class GrpcClient:
@@ -356,6 +357,9 @@ class GrpcClient:
         if call is None:
             return
         status, text = describe_reset(event.code, event.fault)
+        if status is GrpcStatus.CANCELLED and call.deadline is not None and self._now >= call.deadline:
+            # The server has seen it pass before our timer was due; grpc-go's resets the call then.
+            status, text = GrpcStatus.DEADLINE_EXCEEDED, _LATE
         self._end(call, status, text, events, unprocessed=event.code == REFUSED_STREAM and not event.fault)
 
     def _on_window(self, event: http2.WindowOpened, events: list[ClientEvent]) -> None:
@@ -572,7 +576,7 @@ class GrpcClient:
                 self._stale -= 1
                 continue
             self._stale -= 1  # `_forget` counts an entry that is gone already
-            self._end(call, GrpcStatus.DEADLINE_EXCEEDED, "the deadline of the call passed", events)
+            self._end(call, GrpcStatus.DEADLINE_EXCEEDED, _LATE, events)
         return events
 
 

@@ -32,6 +32,7 @@ def pins():
         "grpc-go": go["google.golang.org/grpc"],
         "grpcurl": go["github.com/fullstorydev/grpcurl"],
         "Connect-ES": node["@connectrpc/connect-node"],
+        "Connect-ES-server": node["@connectrpc/connect-node"],
     }
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 from typing import Any
@@ -71,6 +72,15 @@ def contract(folder: Path) -> Path:
     path = folder / "contract.binpb"
     path.write_bytes(files.SerializeToString())
     return path
+
+
+def server_command(name: str, folder: Path) -> list[str]:
+    """What starts a foreign server that prints its port, and ends when its input does; `folder` is for its files."""
+    if name == "grpc-go":
+        return [str(go_folder() / "foreign"), "serve"]
+    if name == "Connect-ES":
+        return [installed("node"), str(node_folder() / "serve.mjs"), str(contract(folder))]
+    return [sys.executable, "-m", "tests.foreign.noop_server", name.removeprefix("grpcio ")]
 
 
 def trusting(ca: Path | None) -> dict[str, str]:

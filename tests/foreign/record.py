@@ -30,7 +30,7 @@ from tests.acceptance.workers import serving
 from tests.foreign.conftest import serve
 from tests.foreign.framing import HEADERS, framed
 from tests.foreign.node_peer import NodeClient
-from tests.foreign.programs import HERE, contract, go_folder, installed, node_folder, report, run
+from tests.foreign.programs import HERE, contract, go_folder, installed, node_folder, report, run, server_command
 from tests.foreign.tap import Direction, Tap, tapped
 
 FOLDER = ROOT / "tests" / "wire" / "recorded"
@@ -98,8 +98,7 @@ def node(tap: Tap) -> str:
 def connect_es(tap: Tap) -> str:
     with tempfile.TemporaryDirectory() as folder:
         report(installed("node"), node_folder() / "connect.mjs", contract(Path(folder)), f"http://{tap.address}")
-    packages = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
-    return str(packages["@connectrpc/connect-node"])
+    return connect_version()
 
 
 def curl(tap: Tap) -> str:
@@ -131,14 +130,13 @@ CLIENTS: dict[str, Callable[[Tap], str]] = {
 }
 
 
-def server_commands() -> dict[str, tuple[str, list[str]]]:
-    """Version and command of each server."""
-    grpcio = [sys.executable, "-m", "tests.foreign.noop_server"]
-    return {
-        "grpcio-server-sync": (version("grpcio"), [*grpcio, "sync"]),
-        "grpcio-server-aio": (version("grpcio"), [*grpcio, "aio"]),
-        "grpc-go-server": (pinned("google.golang.org/grpc"), [str(go_folder() / "foreign"), "serve"]),
-    }
+SERVERS = {
+    "grpcio-server-sync": "grpcio sync",
+    "grpcio-server-aio": "grpcio aio",
+    "grpc-go-server": "grpc-go",
+    "Connect-ES-server": "Connect-ES",
+}
+"""What their files are called, and what `server_command` calls them."""
 
 
 def answers(command: list[str]) -> list[Direction]:
@@ -175,6 +173,17 @@ def pinned(module: str) -> str:
     return line.split()[1].removeprefix("v")
 
 
+def connect_version() -> str:
+    packages = json.loads((HERE / "node" / "package.json").read_text())["dependencies"]
+    return str(packages["@connectrpc/connect-node"])
+
+
+def server_version(name: str) -> str:
+    if name == "grpc-go":
+        return pinned("google.golang.org/grpc")
+    return connect_version() if name == "Connect-ES" else version("grpcio")
+
+
 def node_version() -> str:
     return run(installed("node"), "--version").strip().removeprefix("v")
 
@@ -201,9 +210,12 @@ def main(names: list[str]) -> None:
         with tempfile.TemporaryDirectory() as folder, serve(Path(folder), False) as server, tapped(server.port) as tap:
             number = play(tap)
             write(name, "requests", number, [connection.client for connection in tap.connections])
-    for name, (number, command) in server_commands().items():
+    for name, server_name in SERVERS.items():
         if not names or name in names:
-            write(name, "responses", number, answers(command))
+            with tempfile.TemporaryDirectory() as folder:
+                write(
+                    name, "responses", server_version(server_name), answers(server_command(server_name, Path(folder)))
+                )
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Our client and our worker against foreign servers, under both event loops.
 
-They are on grpcio, its synchronous API and asyncio's (`noop_server.py`), and on grpc-go (`go/serve.go`).
+They are on grpcio, its synchronous API and asyncio's (`noop_server.py`), on grpc-go (`go/serve.go`), and on Connect-ES
+(`node/serve.mjs`).
 """
 
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
@@ -15,16 +15,14 @@ from cronoq.client import Client, ClientError
 from cronoq.worker import Worker
 from tests.acceptance.server import HANG, ROOT, environment
 from tests.foreign.noop_server import HUNG, LEASES, MISSING, STREAMS
-from tests.foreign.programs import go_folder
+from tests.foreign.programs import server_command
 
 Run = Callable[[Callable[[Client], Awaitable[None]]], None]
 
 
-@pytest.fixture(scope="module", params=["sync", "aio", "go"])
-def address(request: pytest.FixtureRequest) -> Iterator[str]:
-    command = [sys.executable, "-m", "tests.foreign.noop_server", request.param]
-    if request.param == "go":
-        command = [str(go_folder() / "foreign"), "serve"]
+@pytest.fixture(scope="module", params=["grpcio sync", "grpcio aio", "grpc-go", "Connect-ES"])
+def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    command = server_command(request.param, tmp_path_factory.mktemp("server"))
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
     ) as process:

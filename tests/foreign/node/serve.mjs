@@ -28,7 +28,7 @@ async function hang({ signal }) {
   if (!signal.aborted) await new Promise((resolve) => signal.addEventListener("abort", resolve));
   hanging -= 1n;
   totals.cancelled += 1n;
-  throw new ConnectError("nobody waits", Code.Canceled);
+  throw signal.reason; // that the deadline passed, or that the call was cancelled
 }
 
 const tasks = {

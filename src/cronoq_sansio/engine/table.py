@@ -72,16 +72,18 @@ class TaskTable:
         """A live task has ended; remember it for a while."""
         spec = task.spec
         del self.live[task.id]
-        self.payload_bytes -= weight(spec)
-        if spec.key:
-            del self._keys[spec.key]
+        self.payload_bytes -= spec.size if spec.scheduling is None else weight(spec)
+        key = spec.key
+        if key:
+            del self._keys[key]
         if self._retention_max:
-            retained = Retained(task.id, spec.pool, spec.key, task.status, now + self._retention, task.stored)
-            self._retained[task.id] = retained
-            self.finished.append(retained)
-            if spec.key:
-                self._keys[spec.key] = retained
-            if len(self.finished) > self._retention_max:
+            task_id, finished = task.id, self.finished
+            retained = Retained(task_id, spec.pool, key, task.status, now + self._retention, task.stored)
+            self._retained[task_id] = retained
+            finished.append(retained)
+            if key:
+                self._keys[key] = retained
+            if len(finished) > self._retention_max:
                 self._forget()
 
     def retain(self, retained: Retained) -> None:

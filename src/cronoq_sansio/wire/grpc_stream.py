@@ -153,13 +153,17 @@ class GrpcStream:
         """Queue a message for the worker; one too many cuts the stream (source page, protocol rule 7)."""
         if self.closing or self.over:
             return
-        worker = self.worker
-        bound = (worker.max_queued if worker is not None else 0) or OUTBOUND_SPARE
-        if len(self.queue) >= bound:
+        queue = self.queue
+        if len(queue) >= OUTBOUND_SPARE and len(queue) >= self._most_queued():
             self.connection.cut(self, "worker does not read")
             return
-        self.queue.append(message)
-        self.connection.schedule(self)
+        queue.append(message)
+        if not self.ready:
+            self.connection.schedule(self)
+
+    def _most_queued(self) -> int:
+        worker = self.worker
+        return OUTBOUND_SPARE if worker is None else max(worker.max_queued, OUTBOUND_SPARE)
 
     def close(self, rejection: Rejection | None) -> None:
         """End the worker stream after what is queued: status OK, or that of the rejection."""
@@ -256,16 +260,17 @@ class GrpcStream:
 
     def _encode(self, room: int) -> bytes:
         """Encode queued messages until `room` bytes are there or nothing is left."""
-        queue, encode = self.queue, self.encode
+        queue, encode, prefix = self.queue, self.encode, PREFIX.pack
         if len(queue) == 1:
             message = encode(queue.pop())
-            return PREFIX.pack(0, len(message)) + message  # type: ignore[no-any-return]
+            return prefix(0, len(message)) + message  # type: ignore[no-any-return]
         assert isinstance(queue, deque)
         parts: list[bytes] = []
         size = 0
         while queue and size < room:
             message = encode(queue.popleft())
-            parts.append(PREFIX.pack(0, len(message)))
+            length = len(message)
+            parts.append(prefix(0, length))
             parts.append(message)
-            size += PREFIX_SIZE + len(message)
+            size += PREFIX_SIZE + length
         return b"".join(parts)

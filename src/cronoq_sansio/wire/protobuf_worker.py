@@ -120,16 +120,14 @@ _DECODERS: dict[str, Callable[[pb.WorkerMessage, LimitSettings], FromWorker | Re
 
 
 def encode_for_worker(message: ToWorker | Lease) -> bytes:
-    """One `ServerMessage`."""
-    return encode_lease(message) if type(message) is Lease else encode_to_worker(message)  # type: ignore[arg-type]
+    """One `ServerMessage`. In that of a lease everything is set that the task has.
 
-
-def encode_lease(lease: Lease) -> bytes:
-    """A `ServerMessage` with the lease; everything is set that the task has.
-
-    Its numbers, the payload and the key are written here; what it has in common with the leases of other tasks is
+    A lease's numbers, payload and key are written here; what it has in common with the leases of other tasks is
     remembered. Fields need not be in the order of their numbers.
     """
+    if type(message) is not Lease:
+        return _encode_words(message)  # type: ignore[arg-type]
+    lease = message
     task = lease.task
     spec = task.spec
     ttl = task.pool.settings.lease_ttl
@@ -169,7 +167,7 @@ def encode_lease(lease: Lease) -> bytes:
 
 
 def _tail(spec: TaskSpec, lease_ttl: int) -> bytes:
-    """What `encode_lease` does not write itself, as a `Lease`."""
+    """What `encode_for_worker` does not write itself of a lease, as a `Lease`."""
     asked = spec.scheduling
     return pb.Lease(
         content_type=spec.content_type,
@@ -187,7 +185,7 @@ _tails: dict[tuple[object, ...], bytes] = {}
 """By what goes into it, of tasks without a time of their own."""
 
 
-def encode_to_worker(message: ToWorker) -> bytes:
+def _encode_words(message: ToWorker) -> bytes:
     """A `ServerMessage` with anything but a lease."""
     if isinstance(message, AbortLease):
         return pb.ServerMessage(abort=pb.Abort(lease=message.lease, reason=message.reason)).SerializeToString()

@@ -36,6 +36,8 @@ class ServerSettings:
     insecure_no_auth: bool = False
     shutdown_grace: int = 10 * SECOND
     tls: TlsSettings | None = None
+    http2: str = "own"
+    """Which HTTP/2 machine gRPC connections have: `own`, or `h2` for diagnosis."""
 
 
 @value

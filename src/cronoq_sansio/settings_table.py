@@ -83,6 +83,16 @@ SERVER = Table(
             MAX_SECONDS,
         ),
         Key("tls", "tls", Kind.TABLE, "See `[server.tls]` below.", default_text="none: cleartext"),
+        Key(
+            "http2",
+            "http2",
+            Kind.TEXT,
+            "Which HTTP/2 machine gRPC connections have. `h2`, a library, is there to tell whose fault something is: it"
+            " is slower and does not count floods.",
+            words=("own", "h2"),
+            default_text='`"own"`',
+            ours=True,
+        ),
     ),
     unbuilt=("metrics_addr", "shard", "insecure_peer_http", "grpc_web", "peer_tls"),
 )

@@ -100,6 +100,12 @@ def test_the_lines_count_the_tokens_by_role() -> None:
     assert any("no credentials" in line for line in announced(Settings()))
 
 
+def test_h2_is_for_diagnosis_only() -> None:
+    (line,) = startup.warnings(Settings(server=ServerSettings(http2="h2")))
+    assert line.startswith("HTTP/2 is served by the library h2, for diagnosis only")
+    assert startup.warnings(Settings()) == ()
+
+
 def test_many_pools_are_counted() -> None:
     settings = Settings(pools=tuple(PoolSettings(f"p{number}") for number in range(1_000)))
     assert any("p7 and 992 more" in line for line in announced(settings))
@@ -140,6 +146,42 @@ async def test_statistics_are_one_line(
 def test_who_does_not_listen_to_http_does_not_pay_for_it() -> None:
     code = "import sys, cronoq._runtime.serve, cronoq._cli.prediction; sys.exit('hypercorn' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": os.pathsep.join(sys.path)}).returncode == 0
+
+
+SERVE_ONCE = """
+import sys, trio
+from dataclasses import replace
+from cronoq._runtime.serve import Server
+from cronoq._stores.memory import MemoryStore
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.settings import ServerSettings, Settings
+
+async def main():
+    settings = replace(Settings(), server=ServerSettings(("127.0.0.1", 0), None, http2=sys.argv[1]))
+    bound = []
+    server = Server(settings, MemoryStore(key_retention=SECOND, key_retention_max=1), bound.extend)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(lambda: server.run(signals=False))
+        while not bound:
+            await trio.sleep(0.01)
+        stream = await trio.open_tcp_stream(*bound[0])
+        await stream.send_all(b"PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))
+        assert await stream.receive_some()
+        nursery.cancel_scope.cancel()
+
+trio.run(main)
+print([name for name in ("h2", "hpack", "hyperframe", "cronoq_sansio.wire.h2_server") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(("choice", "imported"), [("own", 0), ("h2", 4)])
+def test_who_does_not_choose_h2_does_not_pay_for_it(choice: str, imported: int) -> None:
+    """A server that speaks HTTP/2; hypercorn, which needs h2 for itself, is only behind the HTTP listener."""
+    command = [sys.executable, "-c", SERVE_ONCE, choice]
+    ended = subprocess.run(command, env={"PYTHONPATH": os.pathsep.join(sys.path)}, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+    assert ended.stdout.splitlines()[-1].count("'") == 2 * imported
+    assert ("served by the library h2" in ended.stdout) == (choice == "h2")
 
 
 def test_a_fault_is_described_without_its_message() -> None:

@@ -44,6 +44,7 @@ from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.service.access import Authenticator
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.wire.grpc import GrpcServer
+from cronoq_sansio.wire.http2_choice import H2, choose
 
 if TYPE_CHECKING:
     from cronoq._runtime.http_listener import HttpListener
@@ -115,6 +116,7 @@ class Server:
         self._announce: Callable[[list[tuple[str, int]]], None] | None = announce
         self._abandon = abandon
         self._authenticate = Authenticator(settings.auth.tokens)
+        self._http2 = choose(settings.server.http2)
         self._tls: ssl.SSLContext | None = None
         self._bound: list[tuple[str, int]] = []
         self._listener: socket.socket | None = None
@@ -127,6 +129,8 @@ class Server:
     async def run(self, *, signals: bool = True) -> int:
         """Serve until stopped; returns the exit code. `signals`: listen to the process's. Raises `CronoqError`."""
         listener = self._listen()
+        if self._settings.server.http2 == H2:
+            log.warning("HTTP/2 is served by the library h2", remedy=startup.ONLY_FOR_DIAGNOSIS)
         failure: CronoqError | None = None
         async with trio.open_nursery() as nursery:
             self._nursery = nursery
@@ -191,7 +195,9 @@ class Server:
 
     def _connection(self, transport: Transport, peer: str) -> Connection:
         assert self._nursery is not None
-        machine = GrpcServer(self._settings.limits, self.clock.now(), self._authenticate, self.lobby.refusal)
+        machine = GrpcServer(
+            self._settings.limits, self.clock.now(), self._authenticate, self.lobby.refusal, self._http2
+        )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 
     def _accepted(self, connected: socket.socket, peer: str) -> None:

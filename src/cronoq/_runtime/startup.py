@@ -10,6 +10,8 @@ from cronoq_sansio.limits import GOOD_TOKEN
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.settings_check import format_address, is_loopback
 
+ONLY_FOR_DIAGNOSIS = "for diagnosis only: slower, and does not count floods; take `http2` out of [server] afterwards"
+
 
 def make_store(settings: Settings) -> Store:
     """The store, not opened yet."""
@@ -92,6 +94,8 @@ def warnings(settings: Settings) -> tuple[str, ...]:
         result.append("no credentials are asked for, and the address is reachable from other hosts")
     if beyond and tokens and server.tls is None:
         result.append("tokens travel in clear, and the address is reachable from other hosts; set [server.tls]")
+    if server.http2 == "h2":
+        result.append(f"HTTP/2 is served by the library h2, {ONLY_FOR_DIAGNOSIS}")
     short = [f"auth.tokens[{index}]" for index, token in enumerate(tokens) if token.short]
     if short:
         result.append(f"{', '.join(short)}: fewer than {GOOD_TOKEN} characters; a longer token is harder to guess")

@@ -25,7 +25,7 @@ from cronoq_sansio.limits import INITIAL_WINDOW, MESSAGE_WINDOW
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
-    from cronoq_sansio.wire.http2_server import Http2Server
+    from cronoq_sansio.wire.http2_choice import Http2
 
 _STEP = INITIAL_WINDOW // 2  #: small messages get credit in portions of this, so that each costs no WINDOW_UPDATE
 
@@ -35,7 +35,7 @@ class Credit:
 
     __slots__ = ("_bound", "_hold_calls", "_hold_workers", "_http2", "_streams", "promised", "unfinished", "withheld")
 
-    def __init__(self, http2: "Http2Server", streams: "dict[int, GrpcStream]", max_message_bytes: int) -> None:
+    def __init__(self, http2: "Http2", streams: "dict[int, GrpcStream]", max_message_bytes: int) -> None:
         self._http2 = http2
         self._streams = streams
         self._bound = max_message_bytes

@@ -37,6 +37,7 @@ from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_refusal import Text
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
+from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
@@ -52,12 +53,17 @@ class GrpcServer:
     """One connection. `authenticate` gets the metadata of a call before any byte of its message is buffered."""
 
     def __init__(
-        self, limits: LimitSettings, now: int, authenticate: Authenticate, refusal: Refusal | None = None
+        self,
+        limits: LimitSettings,
+        now: int,
+        authenticate: Authenticate,
+        refusal: Refusal | None = None,
+        machine: MakeHttp2 = Http2Server,
     ) -> None:
         """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None."""
         self.owner: object = None
         """Whoever has the socket; never looked at."""
-        self.http2 = Http2Server(
+        self.http2 = machine(
             max_streams=limits.max_concurrent_streams,
             ping_interval=limits.keepalive_interval,
             ping_timeout=limits.keepalive_timeout,

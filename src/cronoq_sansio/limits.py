@@ -123,7 +123,21 @@ WINDOW_UPDATES_PER_STREAM = 2  #: … and for each stream that was opened
 PRIORITIES_PER_STREAM = 100  #: of PRIORITY, which has no meaning any more, and of frames of unknown types
 EMPTY_DATA_BURST = 1_000  #: frames of DATA without a byte that do not end their stream …
 EMPTY_DATA_RATE = 33  #: … of which no client sends any on purpose
+MIN_USEFUL_DATA = 256  #: DATA that a window cuts to less pays for no WINDOW_UPDATE: clients open theirs by kilobytes
 MAX_CONTINUATIONS = 64  #: frames of one header block; of the usual size four are as much as is allowed
+
+# --- peers, by address (wire/peers.py); precedents are the penalties of OpenSSH for sources of connections
+
+PEER_USELESS_BURST = 10_000  #: useless frames (resets, PINGs …) of ended connections before an address is kept out …
+PEER_USELESS_RATE = 1_000  #: … of which so many are forgiven per second: each costs 10 to 20 µs
+PEER_USELESS_DEBT = 70_000  #: no more is held against an address, so that it is kept out for a minute at most
+USELESS_CONNECTION = 500  #: what a connection that is closed for such frames counts besides: it costs as much again
+USELESS_SETTINGS = 10  #: what a SETTINGS frame counts: it may change the windows of all streams
+PEER_PAUSE = 60 * SECOND  #: between two lines of the log about one limit and address
+MAX_LOGGED_PEERS = 20  #: limits and addresses that are told in that time: an attack has many addresses
+MAX_PAST_PEERS = 10_000  #: addresses that are remembered although nobody is connected from there, 300 bytes each
+MAX_CLOSE_DISCARD = 4 << 20  #: bytes that are read after our last words: what a peer may have on its way
+SPARE_FILES = 256  #: open files beyond one for each connection: store, listeners, health checks, time zones
 
 # --- clients
 

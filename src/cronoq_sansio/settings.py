@@ -71,6 +71,10 @@ class LimitSettings:
     request_timeout: int = 30 * SECOND
     max_concurrent_requests: int = 4_096
     max_concurrent_streams: int = 1_024
+    max_connections: int = 10_000
+    """Of the gRPC listener, in all."""
+    max_connections_per_peer: int = 5_000
+    """From one address; 0 = addresses are not told apart."""
     max_slots_per_worker: int = 1_024
     keepalive_interval: int = 20 * SECOND
     keepalive_timeout: int = 20 * SECOND

@@ -209,6 +209,26 @@ LIMITS = Table(
             1,
             MAX_UINT32,
         ),
+        Key(
+            "max_connections",
+            "max_connections",
+            Kind.INTEGER,
+            "gRPC connections in all. Beyond, the oldest that never had a call admitted makes room; when there is none"
+            " the newcomer is refused. Each takes an open file.",
+            1,
+            MAX_UINT32,
+            ours=True,
+        ),
+        Key(
+            "max_connections_per_peer",
+            "max_connections_per_peer",
+            Kind.INTEGER,
+            "The same from one address, of IPv6 one network of 64 bits. 0 = addresses are not told apart, and nobody is"
+            " kept out for a while: for a server behind a proxy that hides the addresses of its clients.",
+            0,
+            MAX_UINT32,
+            ours=True,
+        ),
         Key("max_slots_per_worker", "max_slots_per_worker", Kind.INTEGER, "Slots of one worker.", 1, MAX_UINT32),
         Key(
             "keepalive_interval_s",

@@ -16,6 +16,7 @@ from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import WRITE_SIZE
 from cronoq_sansio.service.messages import Shutdown
+from cronoq_sansio.wire.peer_limits import PeerLimit
 
 GONE = Rejection(Code.UNAVAILABLE, "gone")
 
@@ -32,6 +33,9 @@ class FakeWire:
         self.fired: list[int] = []
         self.closed = False
         self.eofs = 0
+        self.exceeded: list[PeerLimit] = []
+        self.proven = False
+        self.frames = 0
         self.credit = (False, False)
         self.refused = False
 
@@ -42,6 +46,9 @@ class FakeWire:
             self.closed = True
             self.out += b"bye"
         return [line for line in data.split(b"\n") if line]
+
+    def useless(self, now: int) -> int:
+        return self.frames
 
     def receive_eof(self, now: int) -> list[Any]:
         self.eofs += 1
@@ -91,12 +98,16 @@ class FakeLobby:
         self.events: list[Any] = []
         self.answers: dict[bytes, bytes] = {}
         self.calls = 0
+        self.limits: list[tuple[str, str]] = []
 
     def enter(self, connection: Connection) -> None:
         self.connections[connection] = None
 
     def leave(self, connection: Connection) -> None:
         self.connections.pop(connection, None)
+
+    def exceeded(self, limit: PeerLimit, peer: str) -> None:
+        self.limits.append((limit.name, peer))
 
     def handle(self, connection: Connection, events: Sequence[Any], now: int | None = None) -> None:
         self.calls += 1

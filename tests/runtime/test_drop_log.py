@@ -100,6 +100,7 @@ def test_each_schedule_and_reason_has_its_own(rig: Rig) -> None:
 
 def test_what_is_beyond_the_table_is_counted_in_the_next_line(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_LOGGED_DROPS", 10)
+    rig.log = DropLog(lambda: rig.now)
     for number in range(1_000):
         rig.log.note(replace(DROP, name=f"s{number}"))
     rig.log.note(replace(DROP, name="s0"))

@@ -8,7 +8,7 @@ import pytest
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.service.messages import SubmitReply
-from cronoq_sansio.wire import pb
+from cronoq_sansio.wire import pb, peer_limits
 from cronoq_sansio.wire.http2_events import Failed, Request, Reset
 from cronoq_sansio.wire.http2_server import Http2Server
 from tests.wire import raw
@@ -408,7 +408,7 @@ def test_replies_that_are_not_read() -> None:
     machine = greeted()
     for number in range(limits.MAX_UNSENT_CONTROL // 17):
         assert machine.receive(PING, START + number * SECOND) == []
-    assert machine.receive(PING, START + 9_999 * SECOND) == [Failed("replies are not read")]
+    assert machine.receive(PING, START + 9_999 * SECOND) == [Failed("replies are not read", peer_limits.UNREAD_REPLIES)]
     assert machine.unsent <= limits.MAX_UNSENT_CONTROL + 100
 
 

@@ -19,8 +19,16 @@ from cronoq._runtime.faults import TermEnded, describe
 from cronoq._runtime.transport import Transport
 from cronoq_sansio.clock import NEVER, seconds
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import CLOSE_LINGER, CLOSE_TIMEOUT, WRITE_SIZE
+from cronoq_sansio.limits import (
+    CLOSE_LINGER,
+    CLOSE_TIMEOUT,
+    MAX_CLOSE_DISCARD,
+    STREAM_STALL_TIMEOUT,
+    USELESS_CONNECTION,
+    WRITE_SIZE,
+)
 from cronoq_sansio.service.messages import Shutdown
+from cronoq_sansio.wire.peer_limits import UNREAD
 
 if TYPE_CHECKING:
     from cronoq._runtime.lobby import Lobby
@@ -35,6 +43,7 @@ class Connection:
     __slots__ = (
         "_armed",
         "_clock",
+        "_debt",
         "_failed",
         "_leave_at",
         "_lobby",
@@ -72,6 +81,7 @@ class Connection:
         self._writer: trio.Event | None = None
         self._failed = False
         self._over = False
+        self._debt = 0
         self.peer = peer
         self.touched = False
         """Set by the performer: it is in the list of those to flush."""
@@ -106,6 +116,15 @@ class Connection:
         self._end()
         if self._machine.closed and not self._failed:
             await self._part()
+
+    @property
+    def proven(self) -> bool:
+        """A call of the peer was admitted."""
+        return self._machine.proven
+
+    def useless(self, now: int) -> int:
+        """Frames of the peer that cost us and carried nothing, with what their end by a limit counts."""
+        return self._machine.useless(now) + self._debt
 
     # --- what others do with it; none of these raises
 
@@ -149,6 +168,11 @@ class Connection:
         """Final GOAWAY; close once it is written."""
         self._do(self._machine.finish)
         self._scope.cancel()
+
+    def make_room(self) -> None:
+        """End at once, for another one: what can be said is said, nothing is waited for."""
+        self._do(self._machine.finish)
+        self.fail(ConnectionAbortedError("the connection has made room for another one"))
 
     def hold(self, calls: bool, workers: bool) -> None:
         """Stop or go on giving flow-control credit."""
@@ -205,6 +229,7 @@ class Connection:
         due = machine.next_timeout()
         if due is not None and due <= now:
             events = machine.handle_timer(now)
+            self._tell()
             if events:
                 self._lobby.handle(self, events, now)
         self._pass_on(self.flush())
@@ -212,8 +237,18 @@ class Connection:
     def _pass_on(self, events: list[Any]) -> None:
         """Hand on events that arose while sending; sending their consequences may bring more."""
         while events:
+            self._tell()
             self._lobby.handle(self, events)
             events = self.flush()
+
+    def _tell(self) -> None:
+        """Tell of limits that the peer has exceeded."""
+        exceeded = self._machine.exceeded
+        while exceeded:
+            limit = exceeded.pop()
+            if limit.flood:
+                self._debt = USELESS_CONNECTION
+            self._lobby.exceeded(limit, self.peer)
 
     def _rearm(self) -> None:
         """Bring the alarm forward when a timeout before it was set."""
@@ -251,7 +286,11 @@ class Connection:
         assert done is not None
         try:
             while self._unsent or transport.unsent:
-                await transport.wait_writable()
+                with trio.move_on_after(seconds(STREAM_STALL_TIMEOUT)) as waiting:
+                    await transport.wait_writable()
+                if waiting.cancelled_caught:
+                    self._lobby.exceeded(UNREAD, self.peer)
+                    raise TimeoutError("the peer does not read")
                 sent = transport.try_send(self._unsent)
                 self._unsent = self._unsent[sent:] or machine.take(WRITE_SIZE)
         except Exception as error:
@@ -275,6 +314,7 @@ class Connection:
             return
         self._over = True
         events = self._machine.receive_eof(self._clock.now())
+        self._tell()
         if events:
             try:
                 self._lobby.handle(self, events)
@@ -294,5 +334,7 @@ class Connection:
                 await writer.wait()
             transport.send_eof()
             with trio.move_on_after(seconds(CLOSE_LINGER)):
-                while transport.try_receive() != b"":
+                discarded = 0
+                while discarded < MAX_CLOSE_DISCARD and (data := transport.try_receive()) != b"":
+                    discarded += len(data or b"")
                     await transport.wait_readable()

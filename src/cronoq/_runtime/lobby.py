@@ -13,10 +13,12 @@ import trio
 
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
+from cronoq._runtime.door import PeerLog
 from cronoq._runtime.driver import Driver
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import SHUTDOWN_LINGER
 from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected
+from cronoq_sansio.wire.peer_limits import PeerLimit
 
 STARTING = Rejection(Code.UNAVAILABLE, "the server is starting: it reads its store; try again")
 LOST = Rejection(Code.UNAVAILABLE, "the server starts anew; the outcome of this call is unknown: try again, with a key")
@@ -34,6 +36,7 @@ class Lobby:
         """In the order in which they were accepted."""
         self.calls: Counter[tuple[str, str]] = Counter()
         """Calls that reached a term or this place, by method and outcome: `ok` or the code of the rejection."""
+        self.peer_log = PeerLog(clock)
         self._clock = clock
         self._driver: Driver | None = None
         self._refusal = STARTING
@@ -84,6 +87,10 @@ class Lobby:
             elif type(event) is WorkerConnected:
                 sink = event.stream.sink
                 sink.close(self._refusal)
+
+    def exceeded(self, limit: PeerLimit, peer: str) -> None:
+        """A peer has exceeded a limit."""
+        self.peer_log.note(limit, peer)
 
     # --- terms
 

@@ -30,6 +30,7 @@ from cronoq._runtime import listeners, startup
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
 from cronoq._runtime.crowds import crowds
+from cronoq._runtime.door import Door, Guest
 from cronoq._runtime.http_api import HttpApi
 from cronoq._runtime.lobby import Lobby
 from cronoq._runtime.statistics import Statistics
@@ -45,6 +46,8 @@ from cronoq_sansio.service.access import Authenticator
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.http2_choice import H2, choose
+from cronoq_sansio.wire.peer_limits import HANDSHAKE
+from cronoq_sansio.wire.peers import refusal
 
 if TYPE_CHECKING:
     from cronoq._runtime.http_listener import HttpListener
@@ -110,6 +113,8 @@ class Server:
         """
         self.clock = Clock(trio.current_time, wall)
         self.lobby = Lobby(self.clock)
+        bounds = settings.limits
+        self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
@@ -171,27 +176,48 @@ class Server:
             self._force()
 
     def converse(self, transport: Transport, peer: str) -> None:
-        """Serve one connection until it ends, in a task of its own."""
+        """Serve one connection until it ends, in a task of its own, if it may come in."""
         assert self._nursery is not None
-        if self._tls is None:
-            self._nursery.start_soon(self._connection(transport, peer).run)
-        else:
-            self._nursery.start_soon(self._converse_tls, TlsTransport(transport, self._tls), peer)
+        guest = self.door.enter(peer)
+        if isinstance(guest, Guest):
+            self._nursery.start_soon(self._host, guest, transport)
+            return
+        try:
+            if self._tls is None:
+                transport.try_send(refusal(guest))
+        except OSError:
+            pass  # it has left already
+        transport.close()
 
-    async def _converse_tls(self, transport: TlsTransport, peer: str) -> None:
+    async def _host(self, guest: Guest, transport: Transport) -> None:
+        try:
+            if self._tls is not None:
+                secure = TlsTransport(transport, self._tls)
+                if not await self._agree(guest, secure):
+                    return
+                transport = secure
+            guest.connection = self._connection(transport, guest.peer)
+            await guest.connection.run()
+        finally:
+            self.door.leave(guest)
+
+    async def _agree(self, guest: Guest, transport: TlsTransport) -> bool:
         """The handshake has a time of its own; whoever comes through is a connection like any other."""
         agreed = False
+        due = trio.current_time() + seconds(limits.TLS_HANDSHAKE_TIMEOUT)
         try:
-            with trio.move_on_after(seconds(limits.TLS_HANDSHAKE_TIMEOUT)):
+            with trio.CancelScope(deadline=due) as guest.scope:
                 await transport.handshake()
                 agreed = True
+            if guest.scope.cancelled_caught and trio.current_time() >= due:
+                self.lobby.exceeded(HANDSHAKE, guest.peer)
         except (OSError, trio.ClosedResourceError) as error:
-            log.debug("a TLS handshake failed", peer=peer, cause=str(error))
+            log.debug("a TLS handshake failed", peer=guest.peer, cause=str(error))
         finally:
+            guest.scope = None
             if not agreed:
                 transport.close()
-        if agreed:
-            await self._connection(transport, peer).run()
+        return agreed
 
     def _connection(self, transport: Transport, peer: str) -> Connection:
         assert self._nursery is not None
@@ -201,7 +227,10 @@ class Server:
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 
     def _accepted(self, connected: socket.socket, peer: str) -> None:
-        self.converse(SocketTransport(connected), peer)
+        if self.door.keeps_out(peer):
+            connected.close()
+        else:
+            self.converse(SocketTransport(connected), peer)
 
     def _listen(self) -> socket.socket:
         """Read the TLS files and bind every address; returns gRPC's listener. Raises `StartError`."""

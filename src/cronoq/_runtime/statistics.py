@@ -46,6 +46,8 @@ class Statistics:
             figures.update(terms.service.statistics())
             for reason, count in terms.service.engine.recurring.dropped.items():
                 figures[f"dropped.{reason}"] = count
+        for limit, count in sorted(lobby.peer_log.counts.items()):
+            figures[f"limits.{limit}"] = count
         for (method, outcome), count in sorted(lobby.calls.items()):
             figures[f"calls.{method}.{outcome}"] = count
         return figures

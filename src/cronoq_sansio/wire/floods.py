@@ -17,6 +17,7 @@ from cronoq_sansio.limits import (
     RESET_SPARE,
     SETTINGS_BURST,
     SETTINGS_RATE,
+    USELESS_SETTINGS,
     WINDOW_UPDATES,
     WINDOW_UPDATES_PER_FRAME,
     WINDOW_UPDATES_PER_STREAM,
@@ -47,11 +48,26 @@ class Bucket:
         """As in the beginning."""
         self.level = self.burst
 
+    def taken(self, now: int) -> int:
+        """How many are not paid back."""
+        gained = max(0, now - self._at) * self._gain
+        return max(0, self._burst - self._level - gained) // SECOND
+
 
 class Floods:
     """What one peer may still send."""
 
-    __slots__ = ("_asked", "_empty", "_pings", "_priorities", "_refusals", "_resets", "_settings", "_windows")
+    __slots__ = (
+        "_asked",
+        "_empty",
+        "_pings",
+        "_priorities",
+        "_refusals",
+        "_refused",
+        "_resets",
+        "_settings",
+        "_windows",
+    )
 
     def __init__(self, streams: int) -> None:
         """`streams`: how many the peer may open at once."""
@@ -62,6 +78,8 @@ class Floods:
         self._settings = Bucket(SETTINGS_BURST, SETTINGS_RATE)
         self._empty = Bucket(EMPTY_DATA_BURST, EMPTY_DATA_RATE)
         self._refusals = FIRST_REFUSALS
+        self._refused = 0
+        """Those of which the peer could not know."""
         self._windows = WINDOW_UPDATES
         self._priorities = PRIORITIES_PER_STREAM
 
@@ -77,7 +95,7 @@ class Floods:
         self._pings.fill()
 
     def sent(self, frames: int) -> None:
-        """So many frames of DATA went out."""
+        """So many frames of DATA went out, and no window had cut them to a few bytes."""
         self._windows += WINDOW_UPDATES_PER_FRAME * frames
         pings = self._pings
         pings.level = pings.burst  # as `fill` does, once per answer
@@ -90,6 +108,7 @@ class Floods:
         """A stream too many is refused: a reset, but from a peer that could not know."""
         if self._refusals:
             self._refusals -= 1
+            self._refused += 1
             return True
         return self._resets.take(now)
 
@@ -125,3 +144,9 @@ class Floods:
         """A PRIORITY came, or a frame of a type that nobody knows."""
         self._priorities -= 1
         return self._priorities >= 0
+
+    def useless(self, now: int) -> int:
+        """Frames of the peer that cost us, carried nothing, and are not paid for by anything that it did since."""
+        buckets = self._resets.taken(now) + self._pings.taken(now) + self._empty.taken(now)
+        counted = max(0, WINDOW_UPDATES - self._windows) + max(0, PRIORITIES_PER_STREAM - self._priorities)
+        return buckets + counted + self._refused + self._settings.taken(now) * USELESS_SETTINGS

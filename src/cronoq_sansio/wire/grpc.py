@@ -28,7 +28,7 @@ from cronoq_sansio.service.messages import (
 )
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2_events as http2
-from cronoq_sansio.wire import status
+from cronoq_sansio.wire import peer_limits, status
 from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
@@ -39,6 +39,7 @@ from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
+from cronoq_sansio.wire.peer_limits import PeerLimit
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 
@@ -80,9 +81,17 @@ class GrpcServer:
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
         self._crowded: deque[GrpcStream] = deque()
+        self._woken: deque[GrpcStream] = deque()
+        """Blocked streams that are still to be looked at while the connection's window lasts, since it was opened."""
+        self._reopened = False
+        """It was opened: all blocked streams are to be looked at."""
         self._encoded = 0
         """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
+        self.proven = False
+        """A call of this peer was admitted."""
+        self.exceeded: list[PeerLimit] = []
+        """Limits that the peer has exceeded; whoever tells of them empties the list."""
         self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
         self._stalls = Stalls()
 
@@ -90,6 +99,10 @@ class GrpcServer:
     def closed(self) -> bool:
         """Write what `take` still gives, then close the socket."""
         return self.http2.closed
+
+    def useless(self, now: int) -> int:
+        """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""
+        return self.http2.useless(now)
 
     # --- in
 
@@ -150,6 +163,7 @@ class GrpcServer:
                 self._refuse(stream_id, found)
                 return None
             admitted = headers.memo = found
+            self.proven = True
         refused = None if self._refusal is None else self._refusal()
         if refused is None:
             refused = admitted.fault
@@ -297,13 +311,26 @@ class GrpcServer:
             if stream is not None:
                 self.schedule(stream)
             return
-        # A peer may say this again and again: streams whose own windows are closed are not tried each time.
-        sendable = self.http2.sendable
-        for stream in [stream for stream in self._blocked.values() if sendable(stream.id) > 0]:
-            del self._blocked[stream.id]
-            self.schedule(stream)
+        # A peer may say this again and again, for a byte each time: `take` looks at no more streams than that serves.
+        self._reopened = bool(self._blocked)
+
+    def _next_woken(self) -> GrpcStream | None:
+        """A blocked stream that may send now; None = no more of them."""
+        if self._reopened:
+            self._reopened = False
+            self._woken = deque(self._blocked.values())
+        http2, woken = self.http2, self._woken
+        while woken and http2.window > 0:
+            stream = woken.popleft()
+            if stream.id in self._blocked and http2.sendable(stream.id) > 0:
+                del self._blocked[stream.id]
+                return stream
+        woken.clear()
+        return None
 
     def _on_failed(self, event: http2.Failed, events: list[ServiceEvent]) -> None:
+        if event.limit is not None:
+            self.exceeded.append(event.limit)
         self._end_all(event.reason, events)
 
     # --- memory and credit
@@ -316,15 +343,21 @@ class GrpcServer:
 
     def wants_write(self) -> bool:
         """Whether `take` has something."""
-        return bool(self._ready) or self.http2.wants_write()
+        return bool(self._ready or self._reopened or self._woken) or self.http2.wants_write()
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
         ready, connection = self._ready, self.http2
         room = limit - connection.unsent
-        while ready and room > 0:
-            stream = ready.popleft()
-            stream.ready = False
+        while room > 0:
+            woken = None
+            if ready:
+                stream = ready.popleft()
+                stream.ready = False
+            elif (self._reopened or self._woken) and (woken := self._next_woken()) is not None:
+                stream = woken
+            else:
+                break
             if stream.over:
                 continue
             if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
@@ -334,9 +367,11 @@ class GrpcServer:
             room -= stream.pump() + _HEADERS_ESTIMATE
             if stream.blocked:
                 self._blocked[stream.id] = stream
+                if woken is not None and 0 < connection.window == connection.sendable(stream.id):
+                    self._woken.clear()  # an event does not fit: the others have their turn when the window opens
             elif stream.unsent:
                 self.schedule(stream)
-        return connection.take(limit, more=bool(ready))
+        return connection.take(limit, more=bool(ready or self._reopened or self._woken))
 
     def prompt(self) -> bool:
         """Whether an answer may be put into the output at once: there is room, and nobody waits for it."""
@@ -423,6 +458,7 @@ class GrpcServer:
 
     def cut(self, stream: GrpcStream, why: str) -> None:
         """Reset a stream whose peer does not do its part."""
+        self.exceeded.append(peer_limits.WORKER_BEHIND)
         self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
         self._end_stream(stream, why, self._late_events)
 
@@ -464,6 +500,8 @@ class GrpcServer:
             else:
                 self._end_stream(stream, why, events)
         self._ready.clear()
+        self._woken.clear()
+        self._reopened = False
 
     # --- time
 
@@ -484,10 +522,15 @@ class GrpcServer:
         """Act on whatever is due."""
         self._now = now
         events: list[ServiceEvent] = []
-        for event in self.http2.handle_timer(now):
+        was_closed = self.closed
+        found = self.http2.handle_timer(now)
+        for event in found:
             _HANDLERS[type(event)](self, event, events)
+        if self.closed and not was_closed and not found:
+            self.exceeded.append(peer_limits.IDLE)
         if self._stalls.due is not None and now >= self._stalls.due:
             for stream in self._stalls.scan(self._streams.values(), self._waits_for_peer, now):
+                self.exceeded.append(peer_limits.STALLED)
                 self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
                 self._end_stream(stream, "the stream made no progress", events)
             self._credit.give()

@@ -36,13 +36,14 @@ class QuickCall:
         """Answer: status OK."""
         if self.over:
             return
-        encoded = self.route.encode(message)  # type: ignore[misc, arg-type]
         connection = self.connection
-        data = _prefix(0, len(encoded)) + encoded
-        if connection.prompt() and connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
-            connection.forget_call(self)
-        else:
-            connection.grow(self).reply(message)
+        if connection.prompt():  # else it would be encoded for nothing: a peer may want a thousand large answers at once
+            encoded = self.route.encode(message)  # type: ignore[misc, arg-type]
+            data = _prefix(0, len(encoded)) + encoded
+            if connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
+                connection.forget_call(self)
+                return
+        connection.grow(self).reply(message)
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection."""

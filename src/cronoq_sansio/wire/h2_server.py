@@ -37,11 +37,12 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from cronoq_sansio import limits
 from cronoq_sansio.clock import NEVER, SECOND
-from cronoq_sansio.wire import frames
+from cronoq_sansio.wire import frames, peer_limits
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
+from cronoq_sansio.wire.peer_limits import PeerLimit
 
 MAX_STREAM_ID = 2**31 - 1
 MAX_DATA = 4 * limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
@@ -144,7 +145,7 @@ class H2Server:
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
         self._pull(control=True)
         if self._control > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
-            self._fail(frames.ENHANCE_YOUR_CALM, "replies are not read", events)
+            self._exceed(frames.ENHANCE_YOUR_CALM, peer_limits.UNREAD_REPLIES, events)
         return events
 
     def _greet(self) -> None:
@@ -264,6 +265,15 @@ class H2Server:
         return min(machine.local_flow_control_window(stream_id), machine.max_outbound_frame_size, MAX_DATA)
 
     @property
+    def window(self) -> int:
+        """How many bytes may be sent on all streams together; 0 or less = none."""
+        return self._machine.outbound_flow_control_window
+
+    def useless(self, now: int) -> int:
+        """Always 0: floods are not counted here."""
+        return 0
+
+    @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be for a stream, as far as the peer has said."""
         machine = self._machine
@@ -379,19 +389,22 @@ class H2Server:
         if self._peer_leaves and not self._open:
             self.finish()
 
-    def _fail(self, code: int, reason: str, events: list[Event]) -> None:
+    def _fail(self, code: int, reason: str, events: list[Event], limit: PeerLimit | None = None) -> None:
         """The peer broke a rule that h2 does not know."""
         if not self._dead:
             if self._greeted:
                 self._goaway(self._last_stream, code, reason.encode())
-            self._abandon(reason, events)
+            self._abandon(reason, events, limit)
 
-    def _abandon(self, reason: str, events: list[Event]) -> None:
+    def _exceed(self, code: int, limit: PeerLimit, events: list[Event]) -> None:
+        self._fail(code, limit.says, events, limit)
+
+    def _abandon(self, reason: str, events: list[Event], limit: PeerLimit | None = None) -> None:
         self._pull()
         self._dead = self.closed = True
         self._open.clear()
         self._lingering.clear()
-        events.append(Failed(reason))
+        events.append(Failed(reason, limit))
 
     # --- time
 
@@ -432,11 +445,11 @@ class H2Server:
             return events
         clock = self._clock = now - self._lost
         if self._preface_due is not None and clock >= self._preface_due:
-            self._fail(frames.SETTINGS_TIMEOUT, "no HTTP/2 preface and SETTINGS within 5 s", events)
+            self._exceed(frames.SETTINGS_TIMEOUT, peer_limits.PREFACE, events)
         elif self._headers_due is not None and clock >= self._headers_due:
-            self._fail(frames.ENHANCE_YOUR_CALM, "header block not complete within 10 s", events)
+            self._exceed(frames.ENHANCE_YOUR_CALM, peer_limits.HEADERS, events)
         elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
-            self._fail(frames.NO_ERROR, "ping not answered", events)
+            self._exceed(frames.NO_ERROR, peer_limits.KEEPALIVE, events)
         elif not self._open and clock >= self._idle_since + limits.IDLE_TIMEOUT:
             self.finish()
         else:

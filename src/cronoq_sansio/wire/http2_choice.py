@@ -26,8 +26,15 @@ class Http2(Protocol):
         """Bytes that wait for `take`."""
 
     @property
+    def window(self) -> int:
+        """Bytes that all streams together may send."""
+
+    @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be."""
+
+    def useless(self, now: int) -> int:
+        """Frames of the peer that cost us and carried nothing."""
 
     def receive(self, data: bytes, now: int) -> list[Event]:
         """Bytes of the peer."""

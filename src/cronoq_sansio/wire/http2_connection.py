@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 
 from cronoq_sansio import limits
 from cronoq_sansio.wire import http2_words as words
+from cronoq_sansio.wire import peer_limits
 from cronoq_sansio.wire.floods import Floods
 from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList, Unreadable
 from cronoq_sansio.wire.hpack_encoder import Encoder
@@ -42,6 +43,7 @@ from cronoq_sansio.wire.http2_words import (
     WITH_PRIORITY,
     Fault,
 )
+from cronoq_sansio.wire.peer_limits import Exceeded
 
 _head = HEAD.unpack_from
 _pack = HEAD.pack
@@ -187,7 +189,7 @@ class Http2Connection:
             if kind < len(_FRAMES):
                 _FRAMES[kind](self, flags, stream_id & MAX_STREAM_ID, buffer[start:following], events)
             elif not self._floods.priority():
-                raise Fault(ENHANCE_YOUR_CALM, "too many frames of unknown types")
+                raise Exceeded(peer_limits.UNKNOWN_FRAMES)
             at = following
             if not self._block_stream:
                 self._moved_on = True
@@ -216,7 +218,7 @@ class Http2Connection:
             payload = words.unpad(payload)
         ended = flags & END_STREAM
         if not payload and not ended and not self._floods.empty(self._clock):
-            raise Fault(ENHANCE_YOUR_CALM, "too many DATA frames without a byte")
+            raise Exceeded(peer_limits.EMPTY_DATA)
         stream = self._streams.get(stream_id)
         if stream is None:
             self._on_absent(stream_id, Input.DATA_END if ended else Input.DATA, "DATA", events)
@@ -275,9 +277,9 @@ class Http2Connection:
         self._block_size += len(payload)
         self._block_frames += 1
         if self._block_size > limits.MAX_HEADER_BLOCK:
-            raise Fault(ENHANCE_YOUR_CALM, f"a header block above {limits.MAX_HEADER_BLOCK} bytes")
+            raise Exceeded(peer_limits.HEADER_BYTES)
         if self._block_frames > limits.MAX_CONTINUATIONS:
-            raise Fault(ENHANCE_YOUR_CALM, f"a header block in more than {limits.MAX_CONTINUATIONS} frames")
+            raise Exceeded(peer_limits.CONTINUATIONS)
         self._block.append(payload)
         if flags & END_HEADERS:
             block, self._block, self._block_stream = b"".join(self._block), [], 0
@@ -287,6 +289,8 @@ class Http2Connection:
         """A header block is complete. It is decoded whatever becomes of it: later ones refer to it."""
         headers = self._decoder.decode(block)
         if isinstance(headers, Unreadable):
+            if headers.code == ENHANCE_YOUR_CALM:
+                raise Exceeded(peer_limits.HEADER_LIST)
             raise Fault(headers.code, headers.reason)
         ended = flags & END_STREAM
         frame = Input.HEADERS_END if ended else Input.HEADERS
@@ -309,7 +313,7 @@ class Http2Connection:
         if len(payload) != 4:
             raise Fault(FRAME_SIZE_ERROR, "RST_STREAM must have 4 bytes")
         if not self._floods.reset(self._clock):
-            raise Fault(ENHANCE_YOUR_CALM, "too many streams are reset")
+            raise Exceeded(peer_limits.RESETS)
         stream = self._streams.pop(stream_id, None)
         if stream is None:
             self._on_absent(stream_id, Input.RST_STREAM, "RST_STREAM", events)
@@ -322,7 +326,7 @@ class Http2Connection:
         if len(payload) != 4:
             raise Fault(FRAME_SIZE_ERROR, "WINDOW_UPDATE must have 4 bytes")
         if not self._floods.window():
-            raise Fault(ENHANCE_YOUR_CALM, "too many WINDOW_UPDATEs")
+            raise Exceeded(peer_limits.WINDOW_UPDATES)
         increment = _long(payload)[0] & MAX_WINDOW
         if not stream_id:
             held_up = self._send_window < min(self._peer_frame, words.MAX_DATA)
@@ -351,7 +355,7 @@ class Http2Connection:
         if stream_id:
             raise Fault(PROTOCOL_ERROR, "SETTINGS on a stream")
         if not self._floods.settings(self._clock):
-            raise Fault(ENHANCE_YOUR_CALM, "too many SETTINGS")
+            raise Exceeded(peer_limits.SETTINGS)
         if flags & ACK:
             if payload:
                 raise Fault(FRAME_SIZE_ERROR, "an acknowledgement of SETTINGS with a payload")
@@ -360,9 +364,12 @@ class Http2Connection:
         if len(payload) % SETTING.size:
             raise Fault(FRAME_SIZE_ERROR, "SETTINGS of a length that is no multiple of 6")
         if len(payload) > limits.MAX_SETTINGS * SETTING.size:
-            raise Fault(ENHANCE_YOUR_CALM, f"more than {limits.MAX_SETTINGS} SETTINGS in a frame")
+            raise Exceeded(peer_limits.SETTINGS_ENTRIES)
+        window = self._peer_window
         for name, number in SETTING.iter_unpack(payload):
             self._apply(name, number)
+        if window != self._peer_window:  # however often it changes in between: each time costs a look at all streams
+            self._shift_windows(self._peer_window - window)
         self._settled = True
         self._reply(SETTINGS, ACK, 0, b"")
         self._on_settled(events)
@@ -375,10 +382,6 @@ class Http2Connection:
         elif name == words.INITIAL_WINDOW:
             if number > MAX_WINDOW:
                 raise Fault(FLOW_CONTROL_ERROR, "an initial window above 2^31 - 1")
-            for stream in self._streams.values():
-                stream.send_window += number - self._peer_window
-                if stream.send_window > MAX_WINDOW:
-                    raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
             self._peer_window = number
         elif name == words.MAX_FRAME_SIZE:
             if not limits.MAX_FRAME <= number < 1 << 24:
@@ -389,6 +392,13 @@ class Http2Connection:
         else:
             self._on_setting(name, number)
 
+    def _shift_windows(self, by: int) -> None:
+        """Section 6.9.2."""
+        for stream in self._streams.values():
+            stream.send_window += by
+            if stream.send_window > MAX_WINDOW:
+                raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
+
     def _on_ping(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
         """Section 6.7."""
         if len(payload) != 8:
@@ -396,7 +406,7 @@ class Http2Connection:
         if stream_id:
             raise Fault(PROTOCOL_ERROR, "PING on a stream")
         if not self._floods.ping(self._clock):
-            raise Fault(ENHANCE_YOUR_CALM, "too many PINGs")
+            raise Exceeded(peer_limits.PINGS)
         if flags & ACK:
             self._on_pong()
         else:
@@ -409,7 +419,7 @@ class Http2Connection:
         if stream_id:
             raise Fault(PROTOCOL_ERROR, "GOAWAY on a stream")
         if not self._floods.settings(self._clock):
-            raise Fault(ENHANCE_YOUR_CALM, "too many GOAWAYs")
+            raise Exceeded(peer_limits.GOAWAYS)
         self._on_goaway(_long(payload)[0] & MAX_STREAM_ID, _long(payload, 4)[0], payload[8:], events)
 
     def _on_priority(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
@@ -417,7 +427,7 @@ class Http2Connection:
         if not stream_id:
             raise Fault(PROTOCOL_ERROR, "PRIORITY without a stream")
         if not self._floods.priority():
-            raise Fault(ENHANCE_YOUR_CALM, "too many PRIORITY frames")
+            raise Exceeded(peer_limits.PRIORITIES)
         if len(payload) != 5:
             self._break_any(stream_id, FRAME_SIZE_ERROR, events)
         elif _long(payload)[0] & MAX_STREAM_ID == stream_id:
@@ -470,7 +480,7 @@ class Http2Connection:
         """Reset a stream because of the peer: that costs, and counts like a reset of its own."""
         floods = self._floods
         if not (floods.refusal if code == REFUSED_STREAM else floods.reset)(self._clock):
-            raise Fault(ENHANCE_YOUR_CALM, "too many streams are reset")
+            raise Exceeded(peer_limits.RESETS)
         self._reply(RST_STREAM, 0, stream_id, LONG.pack(code))
         self._over.note(stream_id, State.DROPPED)
 
@@ -482,6 +492,15 @@ class Http2Connection:
         if stream is None:
             return 0
         return min(stream.send_window, self._send_window, self._peer_frame, words.MAX_DATA)
+
+    @property
+    def window(self) -> int:
+        """How many bytes may be sent on all streams together; 0 or less = none."""
+        return self._send_window
+
+    def useless(self, now: int) -> int:
+        """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""
+        return self._floods.useless(now - self._lost)
 
     @property
     def widest_window(self) -> int:
@@ -526,7 +545,7 @@ class Http2Connection:
         self._send(kind, flags, stream_id, payload)
         self._control += FRAME_HEADER + len(payload)
         if self._control > limits.MAX_UNSENT_CONTROL:
-            raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
+            raise Exceeded(peer_limits.UNREAD_REPLIES)
 
     def take(self, limit: int) -> bytes:
         """Up to `limit` bytes to write to the socket."""

@@ -2,6 +2,7 @@
 
 from cronoq_sansio.values import value
 from cronoq_sansio.wire.hpack_decoder import HeaderList
+from cronoq_sansio.wire.peer_limits import PeerLimit
 
 
 @value
@@ -27,6 +28,8 @@ class Failed:
     """The connection is over: `closed` is True. Once only."""
 
     reason: str
+    limit: PeerLimit | None = None
+    """Of a server: what its peer has exceeded."""
 
 
 # --- of a server

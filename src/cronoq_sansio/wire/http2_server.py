@@ -17,7 +17,7 @@ from typing import Any
 
 from cronoq_sansio import limits
 from cronoq_sansio.clock import NEVER, SECOND
-from cronoq_sansio.wire import http2_fields
+from cronoq_sansio.wire import http2_fields, peer_limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.hpack_tables import Field
@@ -47,6 +47,7 @@ from cronoq_sansio.wire.http2_words import (
     WINDOW_UPDATE,
     Fault,
 )
+from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
 
 _head = HEAD.unpack_from
 _REMOTE_ENDED = int(State.REMOTE_ENDED)
@@ -149,9 +150,9 @@ class Http2Server(Http2Connection):
             if self._seen == len(PREFACE):
                 self._receive_frames(self._buffer + data if self._buffer else data, at, events)
             if self.unsent > limits.MAX_UNSENT:
-                raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
+                raise Exceeded(peer_limits.UNREAD_REPLIES)
         except Fault as fault:
-            self._fail(fault.code, fault.reason, events)
+            self._fail(fault.code, fault.reason, fault.limit if isinstance(fault, Exceeded) else None, events)
         if self._block_stream or self._buffer:
             self._watch_headers()
         else:
@@ -330,7 +331,10 @@ class Http2Server(Http2Connection):
         stream.send_window -= size
         self._send_window -= size
         self._send(DATA, 0, stream_id, data)
-        self._floods.sent(1)
+        if size < limits.MIN_USEFUL_DATA and not (stream.send_window and self._send_window):
+            self._floods.paid()  # a window has cut it: such frames may not pay for the next WINDOW_UPDATEs
+        else:
+            self._floods.sent(1)
 
     def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
         """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""
@@ -420,7 +424,7 @@ class Http2Server(Http2Connection):
         if self._peer_leaves and not self._streams:
             self.finish()
 
-    def _fail(self, code: int, reason: str, events: list[Any]) -> None:
+    def _fail(self, code: int, reason: str, limit: PeerLimit | None, events: list[Any]) -> None:
         if self._failed:
             return
         if self._seen == len(PREFACE):
@@ -431,7 +435,7 @@ class Http2Server(Http2Connection):
         self._buffer = b""
         self._block = []
         self._block_stream = 0
-        events.append(Failed(reason))
+        events.append(Failed(reason, limit))
 
     # --- time
 
@@ -472,11 +476,11 @@ class Http2Server(Http2Connection):
             return events
         clock = self._clock = now - self._lost
         if self._preface_due is not None and clock >= self._preface_due:
-            self._fail(SETTINGS_TIMEOUT, "no HTTP/2 preface and SETTINGS within 5 s", events)
+            self._fail(SETTINGS_TIMEOUT, peer_limits.PREFACE.says, peer_limits.PREFACE, events)
         elif self._headers_due is not None and clock >= self._headers_due:
-            self._fail(ENHANCE_YOUR_CALM, "header block not complete within 10 s", events)
+            self._fail(ENHANCE_YOUR_CALM, peer_limits.HEADERS.says, peer_limits.HEADERS, events)
         elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
-            self._fail(NO_ERROR, "ping not answered", events)
+            self._fail(NO_ERROR, peer_limits.KEEPALIVE.says, peer_limits.KEEPALIVE, events)
         elif not self._streams and clock >= self._idle_since + limits.IDLE_TIMEOUT:
             self.finish()
         else:

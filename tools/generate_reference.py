@@ -48,6 +48,7 @@ from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS  # noqa: E4
 from cronoq_sansio.sim.arguments import PROGRAM as SIMULATOR  # noqa: E402
 from cronoq_sansio.sim.faults import FAULTS  # noqa: E402
 from cronoq_sansio.sim.scenario import keys as scenario_keys  # noqa: E402
+from cronoq_sansio.wire.peer_limits import ALL as PEER_LIMITS  # noqa: E402
 from tools import client_reference, plants_page, streams_page  # noqa: E402
 
 FOLDER = Path("docs/reference")
@@ -287,6 +288,25 @@ of server.md or a source page, the specification of `cronoq.v1` gives the value.
         value = getattr(limits, name)
         shown = f"{number(value / SECOND)} s" if "SECOND" in expression else number(value)
         text += f"| `{name}` | {shown} | {reason} |\n"
+    return text + peer_limits_section()
+
+
+def peer_limits_section() -> str:
+    """Every limit that a peer can exceed, as its operator meets it."""
+    text = """
+## What a peer runs into
+
+Whoever exceeds one of these loses the connection, or a stream where it says so; nobody else does. The peer hears the
+reason as the debug data of a GOAWAY, mostly with the code ENHANCE_YOUR_CALM. The server counts it as `limits.` and the
+name, and has a line in its log unless it happens to good peers, too. [Peers that go too far](../operating/peers.md)
+says what becomes of those that come back.
+
+| name | what the peer hears, or what happened | in the log | what to do |
+|---|---|---|---|
+"""
+    for limit in PEER_LIMITS:
+        told = "only with `debug`" if limit.usual else "yes"
+        text += f"| `{limit.name}` | {limit.says} | {told} | {limit.remedy or 'nothing'} |\n"
     return text
 
 

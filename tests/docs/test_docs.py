@@ -26,6 +26,7 @@ from cronoq_sansio.sim.arguments import OPTIONS as SIMULATOR_OPTIONS
 from cronoq_sansio.sim.faults import FAULTS
 from cronoq_sansio.sim.plants import PLANTS
 from cronoq_sansio.sim.scenario import keys as scenario_keys
+from cronoq_sansio.wire.peer_limits import ALL as PEER_LIMITS
 from tests.tidy.tree import ROOT, tracked
 
 REFERENCE = ROOT / "docs" / "reference"
@@ -111,6 +112,11 @@ def test_every_fixed_limit_is_documented():
     for limit in vars(limits):
         if limit.isupper() and limit != "SECOND":
             assert f"| `{limit}` |" in page("limits"), limit
+
+
+def test_every_limit_of_peers_is_documented():
+    for limit in PEER_LIMITS:
+        assert f"| `{limit.name}` | {limit.says} |" in page("limits"), limit.name
 
 
 # --- what is named exists

@@ -53,7 +53,7 @@ class PeerLog:
 class Guest:
     """Somebody who was let in: first at the TLS handshake, if there is one, then a connection."""
 
-    __slots__ = ("address", "connection", "peer", "scope")
+    __slots__ = ("address", "connection", "leaving", "peer", "scope")
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
@@ -61,6 +61,8 @@ class Guest:
         self.connection: Connection | None = None
         self.scope: trio.CancelScope | None = None
         """Of the handshake, while it goes on."""
+        self.leaving = False
+        """Has to leave; looked at by whoever begins to serve it."""
 
     @property
     def proven(self) -> bool:
@@ -69,6 +71,7 @@ class Guest:
 
     def make_room(self) -> None:
         """Leave now."""
+        self.leaving = True
         if self.connection is not None:
             self.connection.make_room()
         elif self.scope is not None:

@@ -26,7 +26,7 @@ import trio
 
 from cronoq import __version__
 from cronoq._observe.logs import configure, get_logger
-from cronoq._runtime import listeners, startup
+from cronoq._runtime import listeners, open_files, startup
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
 from cronoq._runtime.crowds import crowds
@@ -73,6 +73,7 @@ def run(settings: Settings, *, config_source: str = "built-in", recordings: "Rec
     crowded = crowds(settings, time.time_ns())  # now, while nobody is served yet
 
     relax_collector()
+    open_files.allow(settings.limits.max_connections)
 
     def ready(bound: list[tuple[str, int]]) -> None:
         gc.freeze()  # what lives after the start lives as long as the process
@@ -191,11 +192,14 @@ class Server:
 
     async def _host(self, guest: Guest, transport: Transport) -> None:
         try:
-            if self._tls is not None:
+            if self._tls is not None and not guest.leaving:
                 secure = TlsTransport(transport, self._tls)
                 if not await self._agree(guest, secure):
                     return
                 transport = secure
+            if guest.leaving:
+                transport.close()
+                return
             guest.connection = self._connection(transport, guest.peer)
             await guest.connection.run()
         finally:

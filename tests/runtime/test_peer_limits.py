@@ -1,0 +1,368 @@
+"""Every limit that a peer can exceed, at the running server: who is closed, what it hears, what the operator sees.
+
+Another connection has a call answered before and after each of them.
+"""
+
+import re
+import struct
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+from trio.testing import MockClock
+
+from cronoq._runtime.statistics import Statistics
+from cronoq._runtime.transport import MemoryTransport, memory_pair
+from cronoq._stores.memory import MemoryStore
+from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.service.messages import Shutdown
+from cronoq_sansio.settings import LimitSettings, Settings
+from cronoq_sansio.wire import pb, peer_limits
+from cronoq_sansio.wire.framing import frame
+from cronoq_sansio.wire.peer_limits import PeerLimit
+from tests.runtime import certificates
+from tests.runtime.house import SETTINGS, House
+from tests.wire import raw
+
+CALM, NO_ERROR, SETTINGS_TIMEOUT = 11, 0, 4
+BLOCK = raw.block()
+WAIT = raw.block(("te", "trailers"), path="/cronoq.v1.Tasks/Wait")
+BOMB = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4_000 + b"\xbe" * 5
+PING = raw.frame(raw.PING, 0, 0, b"8 bytes.")
+FULL = bytes(limits.MAX_FRAME)
+SMALL = 4_096  #: bytes on their way to a peer that does not read
+
+
+def head(stream_id: int, block: bytes = BLOCK, *, end: bool = False) -> bytes:
+    return raw.frame(raw.HEADERS, raw.END_HEADERS | (raw.END_STREAM if end else 0), stream_id, block)
+
+
+def resets(count: int) -> bytes:
+    cancel = struct.pack(">L", 8)
+    return b"".join(head(at) + raw.frame(raw.RST_STREAM, 0, at, cancel) for at in range(1, 2 * count, 2))
+
+
+FLOODS = {
+    peer_limits.RESETS: resets(1_300),
+    peer_limits.PINGS: PING * 21,
+    peer_limits.SETTINGS: raw.settings() * 21,
+    peer_limits.SETTINGS_ENTRIES: raw.frame(raw.SETTINGS, 0, 0, struct.pack(">HL", 3, 1) * 33),
+    peer_limits.GOAWAYS: head(1) + raw.frame(raw.GOAWAY, 0, 0, bytes(8)) * 21,
+    peer_limits.EMPTY_DATA: head(1) + raw.frame(raw.DATA, 0, 1) * 1_001,
+    peer_limits.PRIORITIES: raw.frame(raw.PRIORITY, 0, 1, bytes(3) + b"\3\x10") * 101,
+    peer_limits.UNKNOWN_FRAMES: raw.frame(0x42, 0, 0) * 101,
+    peer_limits.WINDOW_UPDATES: raw.frame(raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", 1)) * 1_001,
+    peer_limits.HEADER_BYTES: raw.frame(raw.HEADERS, 0, 1, BLOCK) + raw.frame(raw.CONTINUATION, 0, 1, FULL) * 4,
+    peer_limits.CONTINUATIONS: raw.frame(raw.HEADERS, 0, 1, BLOCK) + raw.frame(raw.CONTINUATION, 0, 1) * 65,
+    peer_limits.HEADER_LIST: head(1, BLOCK + BOMB),
+}
+
+
+class Scene:
+    """A server, somebody who goes too far, and the others."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+
+    def connect(self, capacity: int = 1 << 20, address: str = "192.0.2.7") -> MemoryTransport:
+        ours, theirs = memory_pair(capacity)
+        self.house.server.converse(ours, f"{address}:4711")
+        return theirs
+
+    async def say(self, peer: MemoryTransport, data: bytes) -> None:
+        """All of it, as far as somebody reads it."""
+        try:
+            while data:
+                data = data[peer.try_send(data) :]
+                await trio.testing.wait_all_tasks_blocked()
+        except BrokenPipeError:
+            pass
+
+    async def hear(self, peer: MemoryTransport) -> bytes:
+        """Everything until the end."""
+        heard = b""
+        while True:
+            await peer.wait_readable()
+            try:
+                data = peer.try_receive()
+            except ConnectionResetError:
+                return heard
+            if data == b"":
+                return heard
+            heard += data or b""
+
+    async def closed(self, peer: MemoryTransport, limit: PeerLimit, code: int = CALM) -> float:
+        """The connection is closed with that reason; when."""
+        heard = await self.hear(peer)
+        found = [body for kind, _, _, body in raw.cut_frames(heard) if kind == raw.GOAWAY]
+        assert struct.unpack_from(">L", found[-1], 4) == (code,)
+        assert found[-1][8:].decode() == ("" if limit is peer_limits.IDLE else limit.says)
+        peer.close()
+        return trio.current_time()
+
+    def counted(self) -> dict[str, int]:
+        figures = Statistics(self.house.server.lobby, self.house.server.terms).collect()
+        return {name.removeprefix("limits."): count for name, count in figures.items() if name.startswith("limits.")}
+
+    def waits(self, count: int, task_id: int) -> bytes:
+        """Calls that are answered with the output of a task."""
+        body = frame(pb.WaitRequest(task=pb.TaskRef(id=task_id)).SerializeToString())
+        ids = range(1, 2 * count, 2)
+        return b"".join(head(at, WAIT) + raw.frame(raw.DATA, raw.END_STREAM, at, body) for at in ids)
+
+
+Play = Callable[[Scene], Awaitable[None]]
+PLAYS: dict[PeerLimit, Play] = {}
+
+
+def of(limit: PeerLimit) -> Callable[[Play], Play]:
+    def keep(play: Play) -> Play:
+        PLAYS[limit] = play
+        return play
+
+    return keep
+
+
+def flood(limit: PeerLimit, data: bytes) -> Play:
+    async def play(scene: Scene) -> None:
+        peer = scene.connect()
+        await scene.say(peer, raw.HELLO + data)
+        assert await scene.closed(peer, limit) < 2, "at once, and a second to hear why"
+
+    return play
+
+
+PLAYS |= {limit: flood(limit, data) for limit, data in FLOODS.items()}
+
+
+@of(peer_limits.UNREAD_REPLIES)
+async def too_many_answers_that_nobody_reads(scene: Scene) -> None:
+    peer = scene.connect(SMALL)
+    block = raw.block(path="/" + "x" * 1_000)
+    for at in range(1, 4_000, 2):
+        await scene.say(peer, (raw.HELLO if at == 1 else b"") + head(at, block, end=True))
+        if scene.counted():
+            break
+    assert peer.try_receive()
+
+
+@of(peer_limits.PREFACE)
+async def nothing_after_the_preface(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.PREFACE)
+    when = await scene.closed(peer, peer_limits.PREFACE, SETTINGS_TIMEOUT)
+    assert when == limits.PREFACE_TIMEOUT / SECOND
+
+
+@of(peer_limits.HEADERS)
+async def headers_byte_by_byte(scene: Scene) -> None:
+    peer = scene.connect()
+    data = head(1)
+    await scene.say(peer, raw.HELLO)
+    for at in range(9):
+        await scene.say(peer, data[at : at + 1])
+        await trio.sleep(1)
+    assert await scene.closed(peer, peer_limits.HEADERS) == limits.HEADERS_TIMEOUT / SECOND
+
+
+@of(peer_limits.KEEPALIVE)
+async def a_host_that_vanished(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO)
+    assert await scene.closed(peer, peer_limits.KEEPALIVE, NO_ERROR) == 40, "an interval and the time for its answer"
+
+
+@of(peer_limits.IDLE)
+async def a_connection_without_a_stream(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO)
+    while trio.current_time() < 295:
+        await trio.sleep(15)
+        await scene.say(peer, raw.frame(raw.PING, raw.ACK, 0, b"cronoq\0\0"))
+    assert await scene.closed(peer, peer_limits.IDLE, NO_ERROR) == limits.IDLE_TIMEOUT / SECOND
+
+
+@of(peer_limits.UNREAD)
+async def answers_that_nobody_reads(scene: Scene) -> None:
+    caller = scene.house.caller()
+    worker = await caller.work(slots=1)
+    task = (await caller.submit()).id
+    for _ in range(2):  # another one waited already
+        worker.say(complete=pb.Complete(lease=(await worker.next("lease")).lease, output=bytes(15_000)))
+    await caller.wait(task)
+    windows = raw.settings(initial_window_size=1 << 20) + raw.frame(raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", 1 << 20))
+    peer = scene.connect(SMALL)
+    begun = trio.current_time()
+    await scene.say(peer, raw.PREFACE + windows + scene.waits(20, task))
+    while not scene.counted():
+        await trio.sleep(1)
+        await scene.say(peer, PING)
+    assert trio.current_time() - begun == pytest.approx(30, abs=1.5)
+    await scene.hear(peer)
+
+
+@of(peer_limits.STALLED)
+async def a_body_that_does_not_come(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO + head(1) + raw.frame(raw.DATA, 0, 1, frame(bytes(100))[:50]))
+    while not scene.counted():
+        await trio.sleep(1)
+        if trio.current_time() % 15 == 0:
+            await scene.say(peer, PING)
+    assert 30 <= trio.current_time() <= 41
+    (reset,) = [body for kind, _, _, body in raw.cut_frames(peer.try_receive() or b"") if kind == raw.RST_STREAM]
+    assert reset == struct.pack(">L", CALM)
+    await scene.say(peer, PING)
+    assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
+
+
+@of(peer_limits.WORKER_BEHIND)
+async def a_worker_that_does_not_read(scene: Scene) -> None:
+    peer = scene.connect()
+    register = pb.Register(pool="default", slots=1, worker_name="w", protocol_version=3)
+    body = frame(pb.WorkerMessage(register=register).SerializeToString())
+    work = head(1, raw.block(("te", "trailers"), path="/cronoq.v1.Workers/Work")) + raw.frame(raw.DATA, 0, 1, body)
+    await scene.say(peer, raw.PREFACE + raw.settings(initial_window_size=0) + work)
+    connection = list(scene.house.server.lobby.connections)[-1]
+    (stream,) = connection._machine.worker_streams()
+    (slots,) = (pool.max for pool in scene.house.server._settings.pools)
+    for _ in range(2 * slots + limits.OUTBOUND_SPARE):
+        stream.send(Shutdown("", False))
+    connection._pass_on(connection.flush())
+    await trio.testing.wait_all_tasks_blocked()
+    assert raw.RST_STREAM in [kind for kind, _, _, _ in raw.cut_frames(peer.try_receive() or b"")]
+
+
+def crowd(scene: Scene, count: int, address: str = "192.0.2.7") -> list[MemoryTransport]:
+    return [scene.connect(address=address) for _ in range(count)]
+
+
+def called(at: int = 1) -> bytes:
+    """A greeting and a call that is admitted; it fails later."""
+    return raw.HELLO + head(at, end=True)
+
+
+@of(peer_limits.CONNECTIONS)
+async def all_places_are_taken(scene: Scene) -> None:
+    for peer in crowd(scene, 9):
+        await scene.say(peer, called())
+    late = scene.connect(address="198.51.100.1")
+    assert await scene.closed(late, peer_limits.CONNECTIONS) == 0
+
+
+@of(peer_limits.CONNECTIONS_OF_PEER)
+async def all_places_of_an_address_are_taken(scene: Scene) -> None:
+    scene.house.server.door._peers._most_of_peer = 5
+    for peer in crowd(scene, 5):
+        await scene.say(peer, called())
+    late = scene.connect()
+    assert await scene.closed(late, peer_limits.CONNECTIONS_OF_PEER) == 0
+    other = scene.connect(address="198.51.100.1")
+    await scene.say(other, called())
+    assert other.try_receive()
+
+
+@of(peer_limits.MADE_ROOM)
+async def somebody_who_just_sits_there(scene: Scene) -> None:
+    first, *_ = crowd(scene, 9)
+    await scene.say(first, raw.HELLO)
+    late = scene.connect(address="198.51.100.1")
+    heard = raw.cut_frames(await scene.hear(first))
+    assert heard[-1][0] == raw.GOAWAY and trio.current_time() == 0
+    await scene.say(late, called())
+    assert late.try_receive()
+
+
+@of(peer_limits.KEPT_OUT)
+async def who_comes_back_again_and_again(scene: Scene) -> None:
+    """At first it is let in each time; in the end no oftener than its frames are forgiven."""
+    let_in = []
+    while trio.current_time() < 30:
+        peer = scene.connect()
+        await scene.say(peer, raw.HELLO + FLOODS[peer_limits.RESETS])
+        if len(raw.cut_frames(await scene.hear(peer))) > 2:
+            let_in.append(trio.current_time())
+        peer.close()
+        await trio.sleep(0.1)
+    connections = scene.counted()["resets"]
+    assert connections == len(let_in) and scene.counted()[peer_limits.KEPT_OUT.name] > 100
+    forgiven = limits.PEER_USELESS_BURST + 30 * limits.PEER_USELESS_RATE
+    assert connections == pytest.approx(forgiven / (limits.USELESS_CONNECTION + 1_224), rel=0.1)
+    assert let_in[5] < 12 and let_in[-1] > 25
+
+
+@pytest.fixture
+async def scene(nursery: trio.Nursery) -> Scene:
+    settings = replace(SETTINGS, limits=LimitSettings(max_connections=10))
+    return await begin(nursery, settings)
+
+
+async def begin(nursery: trio.Nursery, settings: Settings) -> Scene:
+    store = MemoryStore(key_retention=3_600 * SECOND, key_retention_max=1_000)
+    return Scene(await House(nursery, store, settings).open())
+
+
+TLS_ONLY = {peer_limits.HANDSHAKE}
+
+
+def test_every_limit_has_a_test() -> None:
+    assert set(PLAYS) | TLS_ONLY == set(peer_limits.ALL)
+    assert len({limit.name for limit in peer_limits.ALL}) == len(peer_limits.ALL)
+
+
+@pytest.mark.parametrize("limit", PLAYS, ids=lambda limit: limit.name)
+async def test_who_goes_too_far_loses_this_connection_alone(
+    limit: PeerLimit,
+    autojump_clock: MockClock,
+    scene: Scene,
+    nursery: trio.Nursery,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = scene.house.caller()
+    await other.submit()
+    await PLAYS[limit](scene)
+    if limit is peer_limits.IDLE:
+        other = scene.house.caller()
+    assert scene.counted().get(limit.name, 0) >= 1
+    await other.submit()
+    check_line(limit, capsys)
+    nursery.cancel_scope.cancel()
+
+
+def check_line(limit: PeerLimit, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line for the operator, which says who, which limit, and what to do."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    lines = [line for line in text.splitlines() if f"limit={limit.name} " in line]
+    if limit.usual:
+        assert all("[debug" in line for line in lines)
+        return
+    assert len(lines) == 1 and "[warning" in lines[0]
+    assert "peer=192.0.2.7:4711" in lines[0] or "peer=198.51.100.1:4711" in lines[0]
+    assert limit.says in lines[0] and limit.remedy in lines[0]
+
+
+async def test_a_tls_handshake_that_does_not_come(
+    autojump_clock: MockClock, nursery: trio.Nursery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tls = certificates.write(tmp_path)
+    scene = await begin(nursery, replace(SETTINGS, server=replace(SETTINGS.server, tls=tls)))
+    peer = scene.connect()
+    assert await scene.hear(peer) == b""
+    assert trio.current_time() == limits.TLS_HANDSHAKE_TIMEOUT / SECOND
+    assert scene.counted() == {"handshake": 1}
+    check_line(peer_limits.HANDSHAKE, capsys)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_handshake_makes_room(autojump_clock: MockClock, nursery: trio.Nursery, tmp_path: Path) -> None:
+    tls = certificates.write(tmp_path)
+    settings = replace(SETTINGS, server=replace(SETTINGS.server, tls=tls), limits=LimitSettings(max_connections=3))
+    scene = await begin(nursery, settings)
+    first, *_ = crowd(scene, 4)
+    assert await scene.hear(first) == b"" and trio.current_time() == 0
+    assert scene.counted() == {"made_room": 1} and len(scene.house.server.door._peers) == 3
+    nursery.cancel_scope.cancel()

@@ -3,7 +3,8 @@
     python -m tests.acceptance.flooder KIND PORT SECONDS TASK
 
 It reconnects as soon as it is closed. TASK is a finished one with a large output, for the floods that need answers.
-Prints what became of it, as one JSON object.
+The kind `busy` connects to nobody and only uses a processor: what it does to others is not the server's doing. Prints
+a line when it begins and, as one JSON object, what became of it.
 """
 
 import json
@@ -188,6 +189,7 @@ KINDS: dict[str, Callable[[int], Chunks]] = {
         *(tiny_connection_window, window_games, slow_reader, hello, silent),
     )
 }
+BUSY = "busy"
 DEAF = ("slow_reader",)  #: these do not read
 
 
@@ -196,6 +198,8 @@ class Flood:
 
     def __init__(self, kind: str, port: int, until: float, task: int) -> None:
         self.kind, self.port, self.until, self.task = kind, port, until, task
+        self.source = f"127.0.0.{2 + list(KINDS).index(kind)}"
+        """An address of its own for each kind: others must not be taken for it."""
         self.connections = self.refused = self.bytes = 0
         self.said: Counter[str] = Counter()
         """What the server's GOAWAYs said."""
@@ -203,7 +207,7 @@ class Flood:
     def run(self) -> None:
         while time.monotonic() < self.until:
             try:
-                connection = socket.create_connection(("127.0.0.1", self.port), 5)
+                connection = socket.create_connection(("127.0.0.1", self.port), 5, (self.source, 0))
             except OSError:
                 self.refused += 1
                 continue
@@ -248,7 +252,14 @@ class Flood:
 
 def main() -> None:
     kind, port, seconds, task = sys.argv[1:]
-    flood = Flood(kind, int(port), time.monotonic() + float(seconds), int(task))
+    until = time.monotonic() + float(seconds)
+    print("begins", flush=True)
+    if kind == BUSY:
+        while time.monotonic() < until:
+            pass
+        print("{}")
+        return
+    flood = Flood(kind, int(port), until, int(task))
     flood.run()
     done = {"connections": flood.connections, "refused": flood.refused, "bytes": flood.bytes, "said": flood.said}
     print(json.dumps(done))

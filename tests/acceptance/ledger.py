@@ -10,6 +10,11 @@ from typing import Any
 VARIABLE = "CRONOQ_LEDGER"
 
 
+def wanted() -> bool:
+    """Whether there is a path, so that figures are worth some time."""
+    return bool(os.environ.get(VARIABLE))
+
+
 def record(name: str, **figures: Any) -> None:
     """Put the figures of one measurement under `name`; the latest run of a name counts. No-op without a path."""
     path = os.environ.get(VARIABLE)

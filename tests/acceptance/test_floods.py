@@ -1,0 +1,164 @@
+"""Hostile peers in a process of their own, and somebody who makes calls meanwhile on another connection.
+
+Speed is measured and not asserted: with a path in `CRONOQ_LEDGER` each kind is played for longer, and the ratios of the
+others' latency are written there. They compare with a process that uses a processor and does not know the server: a
+flood does that, too, and the machine may have two. What is asserted is that nobody hangs, is closed or refused, that
+the server has seen what it was meant to see, and that its memory stays bounded.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from cronoq._proto import cronoq_pb2 as pb
+from tests.acceptance import ledger
+from tests.acceptance.clients import Client, connect
+from tests.acceptance.flooder import BUSY, KINDS
+from tests.acceptance.server import HANG, ROOT, Server, environment
+from tests.acceptance.workers import serving
+
+STORES = ["memory"]
+pytestmark = [
+    pytest.mark.realtime,
+    pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a host has one address of its own, not a network"),
+]
+LONG = ledger.wanted()
+ROUNDS, SECONDS = (7, 1.5) if LONG else (1, 0.4)
+WARM = 0.3
+"""Seconds of a flood before anything is measured: the first connections are not kept out yet, and cost most."""
+MEMORY = 256 << 20
+"""More than the server may have in the end: a flood that is kept would be more."""
+SEEN = {
+    "rapid_reset": "resets",
+    "provoked_resets": "resets",
+    "malformed_requests": "resets",
+    "too_many_streams": "resets",
+    "continuation": "continuations",
+    "header_bomb": "header_list",
+    "ping": "pings",
+    "settings": "settings",
+    "empty_data": "empty_data",
+    "priority": "priorities",
+    "unknown_frames": "unknown_frames",
+    "window_updates": "window_updates",
+    "tiny_stream_windows": "window_updates",
+    "tiny_connection_window": "window_updates",
+    "window_games": "settings",
+}
+"""The counter that a kind moves; the others exceed nothing within seconds."""
+
+
+@pytest.fixture(scope="module")
+def task(server: Server) -> int:
+    """A finished one with a large output."""
+    return finished(server)
+
+
+def finished(server: Server) -> int:
+    output = bytes(1 << 20)
+    with connect(server.address) as client:
+        complete = lambda lease: {"complete": pb.Complete(lease=lease.lease, output=output)}  # noqa: E731
+        with serving(client.channel, complete):
+            return client.submit(wait=True, payload=b"x").id
+
+
+@contextmanager
+def flooding(kind: str, server: Server, task: int, seconds: float) -> Iterator[dict[str, int]]:
+    """A flood from before the block to its end or later; then what the flooder tells."""
+    arguments = [kind, str(server.port), str(seconds), str(task)]
+    told: dict[str, int] = {}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tests.acceptance.flooder", *arguments],
+        stdout=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}"),
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begins\n"
+        yield told
+        out, _ = process.communicate(timeout=HANG)
+        assert process.returncode == 0
+        told |= json.loads(out)
+
+
+def latencies(client: Client, task: int, seconds: float) -> list[float]:
+    """Seconds that each of the calls took that fit into the time, one after the other."""
+    found = []
+    end = time.monotonic() + seconds
+    while (begun := time.monotonic()) < end:
+        client.get(task)
+        found.append(time.monotonic() - begun)
+    return sorted(found)
+
+
+def at(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def resident(server: Server) -> int:
+    for line in Path(f"/proc/{server.pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1_024
+    raise AssertionError("no VmRSS")
+
+
+def play(kind: str, server: Server, task: int) -> dict[str, float]:
+    """Rounds of the same calls beside a busy process and beside the flood; the ratios, and how many calls."""
+    p50, p99, slowest, calls, connections = [], [], 0.0, 0, 0
+    for _ in range(ROUNDS):
+        with connect(server.address) as client:
+            client.get(task)
+            with flooding(BUSY, server, task, WARM + SECONDS):
+                time.sleep(WARM)
+                usual = latencies(client, task, SECONDS)
+            with flooding(kind, server, task, WARM + SECONDS + 0.1) as told:
+                with connect(server.address) as late:  # others are still let in
+                    late.get(task)
+                time.sleep(WARM)
+                found = latencies(client, task, SECONDS)
+        p50.append(at(found, 0.5) / at(usual, 0.5))
+        p99.append(at(found, 0.99) / at(usual, 0.99))
+        slowest = max(slowest, found[-1])
+        calls += len(found)
+        connections += told["connections"]
+        assert found, "nobody was served"
+    assert slowest < HANG / 3
+    return {
+        "p50_ratio": round(statistics.median(p50), 2),
+        "p50_ratio_low": round(min(p50), 2),
+        "p50_ratio_high": round(max(p50), 2),
+        "p99_ratio": round(statistics.median(p99), 2),
+        "p99_ratio_low": round(min(p99), 2),
+        "p99_ratio_high": round(max(p99), 2),
+        "slowest_ms": round(slowest * 1e3, 1),
+        "rounds": ROUNDS,
+        "calls": calls,
+        "connections": connections,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_others_are_served_meanwhile(kind: str, server: Server, task: int) -> None:
+    figures = play(kind, server, task)
+    ledger.record(f"flood.{kind}", **figures)
+    if kind in SEEN:
+        assert int(server.statistics()[f"limits.{SEEN[kind]}"]) >= 1
+    assert resident(server) < MEMORY
+
+
+def test_where_addresses_are_not_told_apart_nobody_hangs_either(tmp_path: Path) -> None:
+    """Behind a proxy whoever is closed comes back at once, and the others feel it."""
+    with Server(tmp_path, "memory", limits="max_connections_per_peer = 0") as server:
+        figures = play("rapid_reset", server, finished(server))
+        ledger.record("flood.rapid_reset.without_addresses", **figures)
+        assert "limits.kept_out" not in server.statistics()
+        assert server.stop() == 0
+    server.check_log()

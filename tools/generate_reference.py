@@ -49,7 +49,7 @@ from cronoq_sansio.sim.arguments import PROGRAM as SIMULATOR  # noqa: E402
 from cronoq_sansio.sim.faults import FAULTS  # noqa: E402
 from cronoq_sansio.sim.scenario import keys as scenario_keys  # noqa: E402
 from cronoq_sansio.wire.peer_limits import ALL as PEER_LIMITS  # noqa: E402
-from tools import client_reference, plants_page, streams_page  # noqa: E402
+from tools import client_reference, hostile_page, plants_page, streams_page  # noqa: E402
 
 FOLDER = Path("docs/reference")
 CONNECTION = set(GLOBAL_OPTIONS) - {"--json"}
@@ -349,7 +349,11 @@ def pages() -> dict[Path, str]:
         "limits": limits_page(),
         "client": client_reference.page(),
     }
-    elsewhere = {"docs/testing/plants.md": plants_page.page(), "docs/protocol/streams.md": streams_page.page()}
+    elsewhere = {
+        "docs/testing/plants.md": plants_page.page(),
+        "docs/testing/hostile-peers.md": hostile_page.page(),
+        "docs/protocol/streams.md": streams_page.page(),
+    }
     return {FOLDER / f"{name}.md": NOTE + text for name, text in made.items()} | {
         Path(name): NOTE + text for name, text in elsewhere.items()
     }

@@ -30,7 +30,7 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a host has one address of its own, not a network"),
 ]
 LONG = ledger.wanted()
-ROUNDS, SECONDS = (7, 1.5) if LONG else (1, 0.4)
+ROUNDS, SECONDS = (5, 1.0) if LONG else (1, 0.4)
 WARM = 0.3
 """Seconds of a flood before anything is measured: the first connections are not kept out yet, and cost most."""
 MEMORY = 256 << 20

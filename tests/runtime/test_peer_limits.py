@@ -366,3 +366,27 @@ async def test_a_handshake_makes_room(autojump_clock: MockClock, nursery: trio.N
     assert await scene.hear(first) == b"" and trio.current_time() == 0
     assert scene.counted() == {"made_room": 1} and len(scene.house.server.door._peers) == 3
     nursery.cancel_scope.cancel()
+
+
+async def test_who_has_not_had_a_call_goes_with_the_others_of_a_hostile_address(
+    autojump_clock: MockClock, scene: Scene, nursery: trio.Nursery
+) -> None:
+    """Many connections that begin to flood together: a few of them are looked at, the others are closed unread."""
+    scene.house.server.door._peers._most = 1_000
+    calm = scene.connect()
+    await scene.say(calm, called())
+    hostile = crowd(scene, 100)
+    other = scene.connect(address="198.51.100.1")
+    for peer in hostile:
+        await scene.say(peer, raw.HELLO)
+        peer.try_receive()
+    for peer in hostile:
+        peer.try_send(FLOODS[peer_limits.RESETS])
+    for peer in hostile:
+        await scene.hear(peer)
+    counted = scene.counted()
+    assert counted["resets"] <= 8 and counted["kept_out"] == 100 - counted["resets"]
+    for peer in (calm, other):
+        await scene.say(peer, PING if peer is calm else called())
+        assert peer.try_receive()
+    nursery.cancel_scope.cancel()

@@ -31,6 +31,12 @@ def fill(peers: Peers, count: int, address: str = "a", proven: bool = False) -> 
     return visitors
 
 
+def pay(peers: Peers, visitor: Visitor, useless: int) -> None:
+    """Leave, with so many useless frames unpaid."""
+    peers.charge(visitor.address, useless, START)
+    peers.leave(visitor)
+
+
 def test_the_oldest_without_a_call_makes_room() -> None:
     peers = Peers(5, 0)
     first, second, *_ = fill(peers, 5)
@@ -43,7 +49,7 @@ def test_who_has_had_a_call_stays_and_the_newcomer_is_refused() -> None:
     peers = Peers(5, 0)
     visitors = fill(peers, 5, proven=True)
     assert peers.enter(Visitor("b"), START) is CONNECTIONS
-    peers.leave(visitors[3], 0, START)
+    peers.leave(visitors[3])
     assert peers.enter(Visitor("b"), START) is None
 
 
@@ -67,7 +73,7 @@ def test_useless_frames_of_ended_connections_keep_their_address_out() -> None:
     peers = Peers(100, 10)
     for _ in range(2):
         (visitor,) = fill(peers, 1, "a")
-        peers.leave(visitor, limits.PEER_USELESS_BURST, START)
+        pay(peers, visitor, limits.PEER_USELESS_BURST)
     assert peers.enter(Visitor("a"), START) is KEPT_OUT
     assert peers.keeps_out("a", START) and not peers.keeps_out("b", START)
     forgiven = START + limits.PEER_USELESS_BURST * SECOND // limits.PEER_USELESS_RATE
@@ -78,23 +84,23 @@ def test_useless_frames_of_ended_connections_keep_their_address_out() -> None:
 def test_nobody_is_kept_out_for_more_than_a_minute() -> None:
     peers = Peers(100, 10)
     (visitor,) = fill(peers, 1, "a")
-    peers.leave(visitor, 1 << 60, START)
+    pay(peers, visitor, 1 << 60)
     assert peers.keeps_out("a", START + 59 * SECOND) and not peers.keeps_out("a", START + 60 * SECOND)
 
 
 def test_debts_are_kept_while_another_connection_of_the_address_is_open() -> None:
     peers = Peers(100, 10)
     first, second = fill(peers, 2, "a")
-    peers.leave(first, limits.PEER_USELESS_BURST + 1, START)
+    pay(peers, first, limits.PEER_USELESS_BURST + 1)
     assert peers.keeps_out("a", START)
-    peers.leave(second, 0, START)
+    peers.leave(second)
     assert peers.keeps_out("a", START)
 
 
 def test_without_a_bound_per_address_nobody_is_kept_out() -> None:
     peers = Peers(100, 0)
     visitors = fill(peers, 50, "a")
-    peers.leave(visitors[0], 1 << 60, START)
+    pay(peers, visitors[0], 1 << 60)
     assert not peers.keeps_out("a", START) and peers.enter(Visitor("a"), START) is None
 
 
@@ -102,7 +108,7 @@ def test_who_made_room_and_leaves_later_still_pays() -> None:
     peers = Peers(1, 1)
     (first,) = fill(peers, 1, "a")
     assert peers.enter(Visitor("a"), START) is first
-    peers.leave(first, limits.PEER_USELESS_BURST + 1, START)
+    pay(peers, first, limits.PEER_USELESS_BURST + 1)
     assert len(peers) == 1 and peers.keeps_out("a", START)
 
 
@@ -111,7 +117,7 @@ def test_addresses_that_left_are_forgotten_within_a_bound() -> None:
     for number in range(limits.MAX_PAST_PEERS + 50):
         visitor = Visitor(f"10.{number}")
         peers.enter(visitor, START)
-        peers.leave(visitor, 20_000, START)
+        pay(peers, visitor, 20_000)
     assert len(peers._past) == limits.MAX_PAST_PEERS and not peers._peers
     assert not peers.keeps_out("10.49", START) and peers.keeps_out("10.50", START)
 
@@ -146,7 +152,7 @@ def test_bounds_hold_whatever_happens(script: list[tuple[int, str, int, bool]]) 
     peers, inside = Peers(most, most_of_peer), []
     for action, address, which, proven in script:
         if action == 0 and inside:
-            peers.leave(inside.pop(which % len(inside)), 0, START)
+            peers.leave(inside.pop(which % len(inside)))
         elif action == 1 and inside:
             inside[which % len(inside)].proven = True
         else:

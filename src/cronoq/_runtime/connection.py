@@ -31,6 +31,7 @@ from cronoq_sansio.service.messages import Shutdown
 from cronoq_sansio.wire.peer_limits import UNREAD
 
 if TYPE_CHECKING:
+    from cronoq._runtime.door import Guest
     from cronoq._runtime.lobby import Lobby
     from cronoq_sansio.wire.grpc import GrpcServer
 
@@ -55,6 +56,7 @@ class Connection:
         "_unsent",
         "_writer",
         "dismissed",
+        "guest",
         "peer",
         "touched",
     )
@@ -87,6 +89,8 @@ class Connection:
         """Set by the performer: it is in the list of those to flush."""
         self.dismissed = False
         """The term whose streams this connection carries has ended: its events concern nobody any more."""
+        self.guest: Guest | None = None
+        """Who it is at the door, if there is one."""
         machine.owner = self
 
     async def run(self) -> None:
@@ -211,6 +215,9 @@ class Connection:
 
     def _received(self, data: bytes) -> None:
         machine = self._machine
+        if not machine.proven and self.guest is not None and self.guest.unwelcome():
+            self.make_room()
+            return
         now = self._clock.now()
         events = machine.receive(data, now)
         if events:
@@ -248,6 +255,8 @@ class Connection:
             limit = exceeded.pop()
             if limit.flood:
                 self._debt = USELESS_CONNECTION
+                if self.guest is not None:
+                    self.guest.settle()
             self._lobby.exceeded(limit, self.peer)
 
     def _rearm(self) -> None:

@@ -53,9 +53,11 @@ class PeerLog:
 class Guest:
     """Somebody who was let in: first at the TLS handshake, if there is one, then a connection."""
 
-    __slots__ = ("address", "connection", "leaving", "peer", "scope")
+    __slots__ = ("_charged", "_door", "address", "connection", "leaving", "peer", "scope")
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, door: "Door", peer: str) -> None:
+        self._door = door
+        self._charged = 0
         self.peer = peer
         self.address = address_of(peer)
         self.connection: Connection | None = None
@@ -68,6 +70,20 @@ class Guest:
     def proven(self) -> bool:
         """A call of this one was admitted."""
         return self.connection is not None and self.connection.proven
+
+    def unwelcome(self) -> bool:
+        """No call was admitted so far, and whoever comes from there is kept out now."""
+        return not self.proven and self._door.keeps_out(self.peer)
+
+    def charge(self, now: int) -> int:
+        """Useless frames that were not charged so far."""
+        owed = 0 if self.connection is None else self.connection.useless(now)
+        more, self._charged = max(0, owed - self._charged), max(owed, self._charged)
+        return more
+
+    def settle(self) -> None:
+        """Have the address charged with what this connection leaves unpaid."""
+        self._door.charge(self)
 
     def make_room(self) -> None:
         """Leave now."""
@@ -96,7 +112,7 @@ class Door:
 
     def enter(self, peer: str) -> Guest | PeerLimit:
         """Let somebody in, who has to `leave`; or why not."""
-        guest = Guest(peer)
+        guest = Guest(self, peer)
         found = self._peers.enter(guest, self._clock.now())
         if isinstance(found, PeerLimit):
             self._peer_log.note(found, peer)
@@ -107,8 +123,12 @@ class Door:
             found.make_room()
         return guest
 
+    def charge(self, guest: Guest) -> None:
+        """See `Guest.settle`."""
+        now = self._clock.now()
+        self._peers.charge(guest.address, guest.charge(now), now)
+
     def leave(self, guest: Guest) -> None:
         """The connection is over."""
-        now = self._clock.now()
-        useless = 0 if guest.connection is None else guest.connection.useless(now)
-        self._peers.leave(guest, useless, now)
+        self.charge(guest)
+        self._peers.leave(guest)

@@ -200,8 +200,9 @@ class Server:
             if guest.leaving:
                 transport.close()
                 return
-            guest.connection = self._connection(transport, guest.peer)
-            await guest.connection.run()
+            guest.connection = connection = self._connection(transport, guest.peer)
+            connection.guest = guest
+            await connection.run()
         finally:
             self.door.leave(guest)
 

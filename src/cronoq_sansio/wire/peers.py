@@ -3,8 +3,9 @@
 - At the bound, of all or of one address, the oldest connection that never had a call admitted makes room: whoever has
   credentials and uses them gets in however many others just sit there. Where all have had one, the newcomer is refused.
 - Frames that cost us and carry nothing (`floods.py`) are counted per connection, so somebody who is about to exceed a
-  limit, or has, would simply connect again. So what a connection has left unpaid is held against its address when it
-  ends, and while too much is, nobody else from there is let in. It is forgiven at `PEER_USELESS_RATE`.
+  limit, or has, would simply connect again. So what a connection leaves unpaid is held against its address, and while
+  that is too much nobody else from there is let in, and who has not had a call yet is closed before anything more of
+  it is looked at. It is forgiven at `PEER_USELESS_RATE`.
 
 An address is that of a host; of IPv6 a network of 64 bits, which is what one host is given. Behind a proxy that hides
 them all clients have one address, so this can be switched off.
@@ -104,15 +105,18 @@ class Peers:
         peer.unproven[guest] = self._guests[guest] = self._unproven[guest] = None
         return leaving
 
-    def leave(self, guest: Guest, useless: int, now: int) -> None:
-        """A connection is over; `useless` is what it leaves unpaid. Once for each that has entered."""
-        address = guest.address
-        if useless and self._most_of_peer:
-            peer = self._peers.get(address) or self._past.get(address)
-            if peer is None:
-                peer = self._past[address] = _Peer()
-                self._forget_past()
-            peer.debt = min(peer.owes(now) + useless * SECOND, PEER_USELESS_DEBT * SECOND)
+    def charge(self, address: str, useless: int, now: int) -> None:
+        """A connection from there leaves so many useless frames unpaid."""
+        if not useless or not self._most_of_peer:
+            return
+        peer = self._peers.get(address) or self._past.get(address)
+        if peer is None:
+            peer = self._past[address] = _Peer()
+            self._forget_past()
+        peer.debt = min(peer.owes(now) + useless * SECOND, PEER_USELESS_DEBT * SECOND)
+
+    def leave(self, guest: Guest) -> None:
+        """A connection is over. Once for each that has entered."""
         if guest in self._guests:
             self._remove(guest)
 

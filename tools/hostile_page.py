@@ -1,0 +1,75 @@
+"""The page of hostile peers: what others feel of each flood, and what idle connections cost, as it was measured."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.acceptance.flooder import KINDS
+
+LEDGER = Path(__file__).resolve().parent.parent / "bench" / "connections.json"
+WITHOUT = "flood.rapid_reset.without_addresses"
+
+HEAD = """# Hostile peers
+
+`tests/acceptance/test_floods.py` plays each kind of flood from a process of its own, which connects again as soon as it
+is closed, while somebody else makes one call after the other on another connection. The tests assert that nobody hangs
+and that the server has noticed. With a path in `CRONOQ_LEDGER` they play for longer and write down how the latency of the
+calls compares with a process that only uses a processor:
+
+    CRONOQ_LEDGER=bench/connections.json python -m pytest tests/acceptance/test_floods.py tests/acceptance/test_idle_connections.py
+
+The page is made from that file. Server, caller and flood share {cpus} processors, so the process beside which the calls
+are usual is as greedy as a flood; the 99th percentile is then what the scheduler of the system makes of three
+processes, and it varies by itself.
+
+## What others feel
+
+Ratios of the latency during the flood to the usual one: the median of {rounds} rounds, with the smallest and the
+largest. Measured on {measured} with Python {python} on {system}.
+
+| flood | p50 | p99 | slowest call, ms | calls | connections of the flood |
+|---|---:|---:|---:|---:|---:|
+"""
+
+IDLE = """
+`{without}` is the same with `max_connections_per_peer = 0`: whoever is closed comes back at once, since nothing is held
+against its address. All others have an address of their own, from which they are kept out for a while.
+
+## What an idle connection costs
+
+| what | of | bytes each |
+|---|---:|---:|
+"""
+
+ABOUT = {
+    "idle.http2.nothing": "the HTTP/2 machine alone, greeted",
+    "idle.http2.a_call": "the same after a call",
+    "idle.grpc.nothing": "with gRPC above it, greeted",
+    "idle.grpc.a_call": "the same after a call",
+    "idle.server.nothing": "the whole server in cleartext, greeted (growth of VmRSS)",
+    "idle.server.a_call": "the same after a call",
+}
+
+
+def page() -> str:
+    """The whole page."""
+    figures: dict[str, Any] = json.loads(LEDGER.read_text(encoding="utf-8"))
+    first = figures[f"flood.{next(iter(KINDS))}"]
+    text = HEAD.format(**first)
+    for name in [*(f"flood.{kind}" for kind in KINDS), WITHOUT]:
+        text += row(name.removeprefix("flood.").replace("_", " ").replace(".", ", "), figures[name])
+    text += IDLE.format(without=WITHOUT.removeprefix("flood.").replace("_", " ").replace(".", ", "))
+    for name, about in ABOUT.items():
+        found = figures[name]
+        text += f"| {about} | {found['connections']:,} | {found['bytes_each']:,} |\n"
+    return text
+
+
+def row(name: str, found: dict[str, Any]) -> str:
+    """One kind."""
+    ratios = (
+        f"{found[f'{which}_ratio']:.2f} ({found[f'{which}_ratio_low']:.2f} … {found[f'{which}_ratio_high']:.2f})"
+        for which in ("p50", "p99")
+    )
+    cells = (name, *ratios, f"{found['slowest_ms']:,}", f"{found['calls']:,}", f"{found['connections']:,}")
+    return f"| {' | '.join(cells)} |\n"

@@ -13,10 +13,11 @@ HEAD = """# Hostile peers
 
 `tests/acceptance/test_floods.py` plays each kind of flood from a process of its own, which connects again as soon as it
 is closed, while somebody else makes one call after the other on another connection. The tests assert that nobody hangs
-and that the server has noticed. With a path in `CRONOQ_LEDGER` they play for longer and write down how the latency of the
-calls compares with a process that only uses a processor:
+and that the server has noticed. With a path in `CRONOQ_LEDGER` they play for longer and write down how the latency of
+the calls compares with a process that only uses a processor:
 
-    CRONOQ_LEDGER=bench/connections.json python -m pytest tests/acceptance/test_floods.py tests/acceptance/test_idle_connections.py
+    export CRONOQ_LEDGER=bench/connections.json
+    python -m pytest tests/acceptance/test_floods.py tests/acceptance/test_idle_connections.py
 
 The page is made from that file. Server, caller and flood share {cpus} processors, so the process beside which the calls
 are usual is as greedy as a flood; the 99th percentile is then what the scheduler of the system makes of three

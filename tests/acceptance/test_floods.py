@@ -31,8 +31,6 @@ pytestmark = [
 ]
 LONG = ledger.wanted()
 ROUNDS, SECONDS = (5, 1.0) if LONG else (1, 0.4)
-WARM = 0.3
-"""Seconds of a flood before anything is measured: the first connections are not kept out yet, and cost most."""
 MEMORY = 256 << 20
 """More than the server may have in the end: a flood that is kept would be more."""
 SEEN = {
@@ -116,13 +114,11 @@ def play(kind: str, server: Server, task: int) -> dict[str, float]:
     for _ in range(ROUNDS):
         with connect(server.address) as client:
             client.get(task)
-            with flooding(BUSY, server, task, WARM + SECONDS):
-                time.sleep(WARM)
+            with flooding(BUSY, server, task, SECONDS):
                 usual = latencies(client, task, SECONDS)
-            with flooding(kind, server, task, WARM + SECONDS + 0.1) as told:
+            with flooding(kind, server, task, SECONDS + 0.2) as told:
                 with connect(server.address) as late:  # others are still let in
                     late.get(task)
-                time.sleep(WARM)
                 found = latencies(client, task, SECONDS)
         p50.append(at(found, 0.5) / at(usual, 0.5))
         p99.append(at(found, 0.99) / at(usual, 0.99))

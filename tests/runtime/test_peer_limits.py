@@ -251,7 +251,7 @@ async def all_places_are_taken(scene: Scene) -> None:
     for peer in crowd(scene, 9):
         await scene.say(peer, called())
     late = scene.connect(address="198.51.100.1")
-    assert await scene.closed(late, peer_limits.CONNECTIONS) == 0
+    assert await scene.hear(late) == b"" and trio.current_time() == 0, "so that clients wait before they try again"
 
 
 @of(peer_limits.CONNECTIONS_OF_PEER)
@@ -260,7 +260,7 @@ async def all_places_of_an_address_are_taken(scene: Scene) -> None:
     for peer in crowd(scene, 5):
         await scene.say(peer, called())
     late = scene.connect()
-    assert await scene.closed(late, peer_limits.CONNECTIONS_OF_PEER) == 0
+    assert await scene.hear(late) == b"" and trio.current_time() == 0
     other = scene.connect(address="198.51.100.1")
     await scene.say(other, called())
     assert other.try_receive()
@@ -355,6 +355,23 @@ async def test_a_tls_handshake_that_does_not_come(
     assert trio.current_time() == limits.TLS_HANDSHAKE_TIMEOUT / SECOND
     assert scene.counted() == {"handshake": 1}
     check_line(peer_limits.HANDSHAKE, capsys)
+    nursery.cancel_scope.cancel()
+
+
+async def test_handshakes_that_come_to_nothing_keep_their_address_out(
+    autojump_clock: MockClock, nursery: trio.Nursery, tmp_path: Path
+) -> None:
+    tls = certificates.write(tmp_path)
+    scene = await begin(nursery, replace(SETTINGS, server=replace(SETTINGS.server, tls=tls)))
+    tries = 0
+    while not scene.counted():
+        peer = scene.connect()
+        await scene.say(peer, b"\x16\x03\x01\x00\x05")
+        peer.close()
+        await trio.testing.wait_all_tasks_blocked()
+        tries += 1
+    assert scene.counted() == {"kept_out": 1}
+    assert tries == limits.PEER_USELESS_BURST // limits.USELESS_HANDSHAKE + 2
     nursery.cancel_scope.cancel()
 
 

@@ -1,6 +1,5 @@
 """Who is let in: bounds on connections, who makes room, and how long an address is kept out."""
 
-import struct
 from typing import Any
 
 import pytest
@@ -10,8 +9,7 @@ from hypothesis import strategies as st
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire.peer_limits import CONNECTIONS, CONNECTIONS_OF_PEER, KEPT_OUT, PeerLimit
-from cronoq_sansio.wire.peers import Peers, address_of, refusal
-from tests.wire import raw
+from cronoq_sansio.wire.peers import Peers, address_of
 
 START = 1_000 * SECOND
 
@@ -188,10 +186,3 @@ def test_bounds_hold_whatever_happens(script: list[tuple[int, str, int, bool]]) 
 )
 def test_what_tells_peers_apart(peer: str, address: str) -> None:
     assert address_of(peer) == address
-
-
-def test_a_refused_peer_hears_why() -> None:
-    settings, goaway = raw.cut_frames(refusal(CONNECTIONS))
-    assert settings == (raw.SETTINGS, 0, 0, b"")
-    assert goaway[0] == raw.GOAWAY and struct.unpack_from(">LL", goaway[3]) == (0, 11)
-    assert goaway[3][8:].decode() == CONNECTIONS.says

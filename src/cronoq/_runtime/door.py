@@ -53,11 +53,13 @@ class PeerLog:
 class Guest:
     """Somebody who was let in: first at the TLS handshake, if there is one, then a connection."""
 
-    __slots__ = ("_charged", "_door", "address", "connection", "leaving", "peer", "scope")
+    __slots__ = ("_charged", "_door", "address", "connection", "leaving", "peer", "scope", "wasted")
 
     def __init__(self, door: "Door", peer: str) -> None:
         self._door = door
         self._charged = 0
+        self.wasted = 0
+        """What counts like so many useless frames, beside those of the connection."""
         self.peer = peer
         self.address = address_of(peer)
         self.connection: Connection | None = None
@@ -77,7 +79,7 @@ class Guest:
 
     def charge(self, now: int) -> int:
         """Useless frames that were not charged so far."""
-        owed = 0 if self.connection is None else self.connection.useless(now)
+        owed = self.wasted + (0 if self.connection is None else self.connection.useless(now))
         more, self._charged = max(0, owed - self._charged), max(owed, self._charged)
         return more
 

@@ -47,7 +47,6 @@ from cronoq_sansio.settings import Settings
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.http2_choice import H2, choose
 from cronoq_sansio.wire.peer_limits import HANDSHAKE
-from cronoq_sansio.wire.peers import refusal
 
 if TYPE_CHECKING:
     from cronoq._runtime.http_listener import HttpListener
@@ -182,13 +181,8 @@ class Server:
         guest = self.door.enter(peer)
         if isinstance(guest, Guest):
             self._nursery.start_soon(self._host, guest, transport)
-            return
-        try:
-            if self._tls is None:
-                transport.try_send(refusal(guest))
-        except OSError:
-            pass  # it has left already
-        transport.close()
+        else:
+            transport.close()
 
     async def _host(self, guest: Guest, transport: Transport) -> None:
         try:
@@ -221,6 +215,7 @@ class Server:
         finally:
             guest.scope = None
             if not agreed:
+                guest.wasted = limits.USELESS_HANDSHAKE
                 transport.close()
         return agreed
 

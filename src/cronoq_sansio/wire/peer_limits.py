@@ -82,7 +82,7 @@ MADE_ROOM = PeerLimit(
 )
 KEPT_OUT = PeerLimit(
     "kept_out",
-    "connections from this address have sent too many useless frames; try again later",
+    "connections from this address have wasted too much; try again later",
     "see the lines before this one; where a proxy hides the addresses of its clients, set"
     " limits.max_connections_per_peer = 0",
 )

@@ -7,6 +7,10 @@
   that is too much nobody else from there is let in, and who has not had a call yet is closed before anything more of
   it is looked at. It is forgiven at `PEER_USELESS_RATE`.
 
+Whoever is refused hears nothing. After our SETTINGS and a GOAWAY that says why, grpcio, for one, takes it for a
+connection that has worked, and tries again at once, about five hundred times a second; after nothing it waits, longer
+each time.
+
 An address is that of a host; of IPv6 a network of 64 bits, which is what one host is given. Behind a proxy that hides
 them all clients have one address, so this can be switched off.
 """
@@ -16,7 +20,6 @@ from typing import Protocol
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import MAX_PAST_PEERS, PEER_USELESS_BURST, PEER_USELESS_DEBT, PEER_USELESS_RATE
-from cronoq_sansio.wire.http2_words import ENHANCE_YOUR_CALM, GOAWAY, HEAD, LONG, SETTINGS
 from cronoq_sansio.wire.peer_limits import CONNECTIONS, CONNECTIONS_OF_PEER, KEPT_OUT, PeerLimit
 
 _NETWORK = 64  #: bits of an IPv6 address that one host cannot choose
@@ -161,9 +164,3 @@ def address_of(peer: str) -> str:
     if found.ipv4_mapped is not None:
         return str(found.ipv4_mapped)
     return str(ipaddress.IPv6Network((int(found) >> _NETWORK << _NETWORK, _NETWORK)))
-
-
-def refusal(limit: PeerLimit) -> bytes:
-    """All that a refused peer of a cleartext port hears: our preface, and a GOAWAY that says why."""
-    body = LONG.pack(0) + LONG.pack(ENHANCE_YOUR_CALM) + limit.says.encode()
-    return HEAD.pack(0, 0, SETTINGS, 0, 0) + HEAD.pack(0, len(body), GOAWAY, 0, 0) + body

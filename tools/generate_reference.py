@@ -298,9 +298,9 @@ def peer_limits_section() -> str:
 
 Whoever exceeds one of these loses the connection, or a stream where it says so; nobody else does. The peer hears the
 reason as the debug data of a GOAWAY, mostly with the code ENHANCE_YOUR_CALM. Whoever is not let in at all hears
-nothing, because clients take a GOAWAY for a connection that has worked, and would try again at once. The server counts it as
-`limits.` and the name, and has a line in its log unless it happens to good peers, too. [Peers that go too
-far](../operating/peers.md) says what becomes of those that come back.
+nothing, because clients take a GOAWAY for a connection that has worked, and would try again at once. The server counts
+it as `limits.` and the name, and has a line in its log unless it happens to good peers, too.
+[Peers that go too far](../operating/peers.md) says what becomes of those that come back.
 
 | name | what the peer hears, or what happened | in the log | what to do |
 |---|---|---|---|

@@ -51,7 +51,7 @@ class Bucket:
     def taken(self, now: int) -> int:
         """How many are not paid back."""
         gained = max(0, now - self._at) * self._gain
-        return max(0, self._burst - self._level - gained) // SECOND
+        return max(0, self.burst - self.level - gained) // SECOND
 
 
 class Floods:

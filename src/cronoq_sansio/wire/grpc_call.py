@@ -37,9 +37,7 @@ class QuickCall:
         if self.over:
             return
         connection = self.connection
-        if (
-            connection.prompt()
-        ):  # else it would be encoded for nothing: a peer may want a thousand large answers at once
+        if connection.prompt():  # else a peer could have a thousand large answers encoded for nothing
             encoded = self.route.encode(message)  # type: ignore[misc, arg-type]
             data = _prefix(0, len(encoded)) + encoded
             if connection.http2.answer(self.id, status.RESPONSE, data, status.OK):

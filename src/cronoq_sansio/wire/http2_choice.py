@@ -22,6 +22,10 @@ class Http2(Protocol):
     closed: bool
 
     @property
+    def due(self) -> int:
+        """Nothing is due before this."""
+
+    @property
     def unsent(self) -> int:
         """Bytes that wait for `take`."""
 

@@ -475,3 +475,13 @@ def test_output_comes_in_pieces(limit: int) -> None:
         assert 0 < len(piece) <= limit
         data += piece
     assert len(raw.cut_frames(data)) == 5
+
+
+@pytest.mark.parametrize("interval", [SECOND // 10, 4 * SECOND, 60 * SECOND])
+def test_the_first_ping_does_not_wait_for_the_time_of_the_preface(interval: int) -> None:
+    """Whoever asks at once what is due, and later only whether something is due earlier, is not late."""
+    machine = _kind(max_streams=10, ping_interval=interval, ping_timeout=SECOND, now=START)
+    armed = machine.next_timeout()
+    machine.receive(raw.HELLO, START)
+    assert armed == START + limits.PREFACE_TIMEOUT
+    assert min(armed, machine.due) == min(armed, START + interval)

@@ -300,6 +300,7 @@ class Http2Server(Http2Connection):
         if self._preface_due is not None:
             self._preface_due = None
             self._idle_since = self._clock
+            self._advance(self._next_ping())  # an interval may be shorter than the time for the preface
 
     def _on_goaway(self, last: int, code: int, reason: bytes, events: list[Any]) -> None:
         self._peer_leaves = True

@@ -306,6 +306,7 @@ async def begin(nursery: trio.Nursery, settings: Settings) -> Scene:
     return Scene(await House(nursery, store, settings).open())
 
 
+NO_FLOODS = [limit for limit in PLAYS if not limit.flood and limit is not peer_limits.KEPT_OUT]
 TLS_ONLY = {peer_limits.HANDSHAKE}
 
 
@@ -330,6 +331,18 @@ async def test_who_goes_too_far_loses_this_connection_alone(
     assert scene.counted().get(limit.name, 0) >= 1
     await other.submit()
     check_line(limit, capsys)
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("limit", NO_FLOODS, ids=lambda limit: limit.name)
+async def test_bounds_on_time_and_number_hold_on_h2_too(
+    limit: PeerLimit, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    settings = replace(SETTINGS, server=replace(SETTINGS.server, http2="h2"), limits=LimitSettings(max_connections=10))
+    scene = await begin(nursery, settings)
+    await scene.house.caller().submit()
+    await PLAYS[limit](scene)
+    assert scene.counted()[limit.name] >= 1
     nursery.cancel_scope.cancel()
 
 
@@ -370,6 +383,7 @@ async def test_handshakes_that_come_to_nothing_keep_their_address_out(
         peer.close()
         await trio.testing.wait_all_tasks_blocked()
         tries += 1
+        assert tries < 1_000
     assert scene.counted() == {"kept_out": 1}
     assert tries == limits.PEER_USELESS_BURST // limits.USELESS_HANDSHAKE + 2
     nursery.cancel_scope.cancel()

@@ -132,6 +132,7 @@ PEER_USELESS_BURST = 10_000  #: useless frames (resets, PINGs …) of ended conn
 PEER_USELESS_RATE = 1_000  #: … of which so many are forgiven per second: each costs 10 to 20 µs
 PEER_USELESS_DEBT = 70_000  #: no more is held against an address, so that it is kept out for a minute at most
 USELESS_CONNECTION = 500  #: what a connection that is closed for such frames counts besides: it costs as much again
+USELESS_VISIT = 10  #: what a connection counts that had no call admitted when it ended: 0.1 to 0.2 ms
 USELESS_HANDSHAKE = 40  #: what a TLS handshake counts that came to nothing: 0.4 to 0.9 ms
 USELESS_SETTINGS = 10  #: what a SETTINGS frame counts: it may change the windows of all streams
 PEER_PAUSE = 60 * SECOND  #: between two lines of the log about one limit and address

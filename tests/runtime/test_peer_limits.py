@@ -385,7 +385,27 @@ async def test_handshakes_that_come_to_nothing_keep_their_address_out(
         tries += 1
         assert tries < 1_000
     assert scene.counted() == {"kept_out": 1}
-    assert tries == limits.PEER_USELESS_BURST // limits.USELESS_HANDSHAKE + 2
+    assert tries == limits.PEER_USELESS_BURST // (limits.USELESS_HANDSHAKE + limits.USELESS_VISIT) + 2
+    nursery.cancel_scope.cancel()
+
+
+async def test_connections_that_come_and_go_keep_their_address_out(
+    autojump_clock: MockClock, scene: Scene, nursery: trio.Nursery
+) -> None:
+    """Unless they call: then there is no bound but that on connections at a time."""
+    visits = 0
+    while not scene.counted():
+        for address, said in (("192.0.2.7", raw.HELLO), ("198.51.100.1", called())):
+            peer = scene.connect(address=address)
+            await scene.say(peer, said)
+            peer.close()
+        await trio.testing.wait_all_tasks_blocked()
+        visits += 1
+        assert visits < 2_000
+    assert visits == limits.PEER_USELESS_BURST // limits.USELESS_VISIT + 2
+    late = scene.connect(address="198.51.100.1")
+    await scene.say(late, called())
+    assert late.try_receive()
     nursery.cancel_scope.cancel()
 
 

@@ -473,3 +473,52 @@ def test_a_window_that_shrinks_and_then_grows_too_far() -> None:
     assert not talk.say(raw.settings(initial_window_size=65_536))
     kind, _, _, body = talk.written[-1]
     assert kind == raw.GOAWAY and struct.unpack_from(">L", body, 4) == (3,)
+
+
+# --- what a connection leaves unpaid
+
+
+def resets(count: int) -> bytes:
+    ids = range(1, 2 * count, 2)
+    return b"".join(head(at) + raw.frame(raw.RST_STREAM, 0, at, CANCEL) for at in ids)
+
+
+@pytest.mark.parametrize(
+    ("said", "useless"),
+    [
+        (b"", 0),
+        (head(1, end=True) + head(3, end=True), 0),
+        (resets(300), 300),
+        (PING * 7, 7),
+        (raw.settings() * 5, 5 * limits.USELESS_SETTINGS),
+        (head(1) + raw.frame(raw.DATA, 0, 1) * 9, 9),
+        (update(0, 1) * 50, 50),
+        (raw.frame(raw.PRIORITY, 0, 1, b"\0\0\0\3\x10") * 8, 8),
+        (raw.frame(0x42, 0, 0) * 8, 8),
+        (head(1) + update(0, 1) * limits.WINDOW_UPDATES_PER_STREAM, 0),
+    ],
+)
+def test_frames_that_nothing_pays_for_are_counted(said: bytes, useless: int) -> None:
+    """A greeting and its acknowledgement are free."""
+    machine = greeted()
+    machine.receive(said, START)
+    assert machine.useless(START) == useless
+
+
+def test_refused_streams_are_counted_also_where_the_peer_could_not_know() -> None:
+    machine = greeted(10, acknowledged=False)
+    machine.receive(b"".join(head(2 * number + 1) for number in range(200)), START)
+    assert machine.useless(START) == 190
+    machine.receive(raw.frame(raw.SETTINGS, raw.ACK, 0), START)
+    assert machine.useless(START) == 190
+
+
+def test_what_is_unpaid_is_forgiven_with_time_and_with_answers() -> None:
+    talk = Talk(greeted())
+    talk.say(resets(330) + PING * 5)
+    assert talk.machine.useless(START) == 335
+    assert talk.machine.useless(START + 5 * SECOND) == 330 - 5 * limits.RESET_RATE
+    assert talk.machine.useless(START + 60 * SECOND) == 0
+    talk.say(head(1_001, end=True))
+    talk.machine.answer(1_001, RESPONSE, b"12345", OK)
+    assert talk.machine.useless(START) == 330

@@ -13,7 +13,7 @@ import trio
 from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.seldom import Seldom
-from cronoq_sansio.limits import MAX_LOGGED_PEERS, PEER_PAUSE
+from cronoq_sansio.limits import MAX_LOGGED_PEERS, PEER_PAUSE, USELESS_VISIT
 from cronoq_sansio.wire.peer_limits import KEPT_OUT, MADE_ROOM, PeerLimit
 from cronoq_sansio.wire.peers import Peers, address_of
 
@@ -132,5 +132,7 @@ class Door:
 
     def leave(self, guest: Guest) -> None:
         """The connection is over."""
+        if not guest.proven:
+            guest.wasted += USELESS_VISIT
         self.charge(guest)
         self._peers.leave(guest)

@@ -149,4 +149,8 @@ class Floods:
         """Frames of the peer that cost us, carried nothing, and are not paid for by anything that it did since."""
         buckets = self._resets.taken(now) + self._pings.taken(now) + self._empty.taken(now)
         counted = max(0, WINDOW_UPDATES - self._windows) + max(0, PRIORITIES_PER_STREAM - self._priorities)
-        return buckets + counted + self._refused + self._settings.taken(now) * USELESS_SETTINGS
+        settings = max(0, self._settings.taken(now) - _USUAL_SETTINGS)
+        return buckets + counted + self._refused + settings * USELESS_SETTINGS
+
+
+_USUAL_SETTINGS = 2  #: a peer's own, and the acknowledgement of ours

@@ -124,6 +124,8 @@ PRIORITIES_PER_STREAM = 100  #: of PRIORITY, which has no meaning any more, and 
 EMPTY_DATA_BURST = 1_000  #: frames of DATA without a byte that do not end their stream …
 EMPTY_DATA_RATE = 33  #: … of which no client sends any on purpose
 MIN_USEFUL_DATA = 256  #: DATA that a window cuts to less pays for no WINDOW_UPDATE: clients open theirs by kilobytes
+REFUSED_BURST = 200  #: calls that are refused for their headers on a connection that never had one admitted …
+REFUSED_RATE = 10  #: … and per second: a client whose credentials are wrong tries that a few times, not for ever
 MAX_CONTINUATIONS = 64  #: frames of one header block; of the usual size four are as much as is allowed
 
 # --- peers, by address (wire/peers.py); precedents are the penalties of OpenSSH for sources of connections

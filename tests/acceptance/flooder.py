@@ -171,6 +171,12 @@ def slow_reader(task: int) -> Chunks:
         yield b""
 
 
+def refused_calls(task: int) -> Chunks:
+    """Requests that need no credentials to be answered."""
+    block = raw.block(path="/grpc.health.v1.Health/Check")
+    return per_stream(lambda at: head(at, block, end=True))
+
+
 def hello(task: int) -> Chunks:
     """Connections that come and go: nothing but the preface."""
     yield raw.HELLO
@@ -186,7 +192,7 @@ KINDS: dict[str, Callable[[int], Chunks]] = {
     for kind in (
         *(rapid_reset, provoked_resets, malformed_requests, too_many_streams, continuation, header_bomb, ping),
         *(settings, empty_data, priority, unknown_frames, window_updates, zero_windows, tiny_stream_windows),
-        *(tiny_connection_window, window_games, slow_reader, hello, silent),
+        *(tiny_connection_window, window_games, slow_reader, refused_calls, hello, silent),
     )
 }
 BUSY = "busy"

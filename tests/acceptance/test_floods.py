@@ -49,6 +49,7 @@ SEEN = {
     "tiny_stream_windows": "window_updates",
     "tiny_connection_window": "window_updates",
     "window_games": "settings",
+    "refused_calls": "refused_calls",
 }
 """The counter that a kind moves; the others exceed nothing within seconds."""
 

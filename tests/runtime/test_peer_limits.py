@@ -31,6 +31,7 @@ from tests.wire import raw
 CALM, NO_ERROR, SETTINGS_TIMEOUT = 11, 0, 4
 BLOCK = raw.block()
 WAIT = raw.block(("te", "trailers"), path="/cronoq.v1.Tasks/Wait")
+UNKNOWN = raw.block(path="/grpc.health.v1.Health/Check")
 BOMB = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4_000 + b"\xbe" * 5
 PING = raw.frame(raw.PING, 0, 0, b"8 bytes.")
 FULL = bytes(limits.MAX_FRAME)
@@ -58,6 +59,7 @@ FLOODS = {
     peer_limits.WINDOW_UPDATES: raw.frame(raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", 1)) * 1_001,
     peer_limits.HEADER_BYTES: raw.frame(raw.HEADERS, 0, 1, BLOCK) + raw.frame(raw.CONTINUATION, 0, 1, FULL) * 4,
     peer_limits.CONTINUATIONS: raw.frame(raw.HEADERS, 0, 1, BLOCK) + raw.frame(raw.CONTINUATION, 0, 1) * 65,
+    peer_limits.REFUSED_CALLS: b"".join(head(at, UNKNOWN, end=True) for at in range(1, 403, 2)),
     peer_limits.HEADER_LIST: head(1, BLOCK + BOMB),
 }
 
@@ -143,8 +145,9 @@ PLAYS |= {limit: flood(limit, data) for limit, data in FLOODS.items()}
 async def too_many_answers_that_nobody_reads(scene: Scene) -> None:
     peer = scene.connect(SMALL)
     block = raw.block(path="/" + "x" * 1_000)
-    for at in range(1, 4_000, 2):
-        await scene.say(peer, (raw.HELLO if at == 1 else b"") + head(at, block, end=True))
+    await scene.say(peer, called())
+    for at in range(3, 4_000, 2):
+        await scene.say(peer, head(at, block, end=True))
         if scene.counted():
             break
     assert peer.try_receive()

@@ -30,6 +30,7 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2_events as http2
 from cronoq_sansio.wire import peer_limits, status
 from cronoq_sansio.wire.credit import Credit
+from cronoq_sansio.wire.floods import Bucket
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Refused, look
@@ -88,6 +89,7 @@ class GrpcServer:
         self._encoded = 0
         """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
+        self._refusals = Bucket(fixed.REFUSED_BURST, fixed.REFUSED_RATE)
         self.proven = False
         """A call of this peer was admitted."""
         self.exceeded: list[PeerLimit] = []
@@ -101,8 +103,11 @@ class GrpcServer:
         return self.http2.closed
 
     def useless(self, now: int) -> int:
-        """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""
-        return self.http2.useless(now)
+        """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them.
+
+        Calls count that were refused for their headers.
+        """
+        return self.http2.useless(now) + self._refusals.taken(now)
 
     # --- in
 
@@ -158,6 +163,8 @@ class GrpcServer:
         """Who may call what; None = refused, and told so. It is looked at once for a block that comes again."""
         admitted = headers.memo
         if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
+            if self.closed:
+                return None
             found = look(headers.fields, self._authenticate)
             if isinstance(found, Refused):
                 self._refuse(stream_id, found)
@@ -173,6 +180,10 @@ class GrpcServer:
         return admitted
 
     def _refuse(self, stream_id: int, refused: Refused) -> None:
+        if not self.proven and not self._refusals.take(self._now):
+            for event in self.http2.give_up(peer_limits.REFUSED_CALLS):
+                _HANDLERS[type(event)](self, event, self._late_events)
+            return
         if not refused.text:
             self.http2.send_headers(stream_id, refused.fields, refused.trailers, end=True)
             return

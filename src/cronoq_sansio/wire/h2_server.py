@@ -318,6 +318,12 @@ class H2Server:
             self._draining = True
             self._goaway(MAX_STREAM_ID, frames.NO_ERROR, b"")
 
+    def give_up(self, limit: PeerLimit) -> list[Event]:
+        """The peer has exceeded a limit that others keep: GOAWAY says which, and all streams are over."""
+        events: list[Event] = []
+        self._exceed(frames.ENHANCE_YOUR_CALM, limit, events)
+        return events
+
     def finish(self) -> None:
         """`closed` from here on; the final GOAWAY, with the last stream that was looked at, follows what is sent."""
         if not self.closed:

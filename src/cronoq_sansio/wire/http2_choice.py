@@ -11,6 +11,7 @@ from typing import Protocol
 from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.http2_events import Event
 from cronoq_sansio.wire.http2_server import Http2Server
+from cronoq_sansio.wire.peer_limits import PeerLimit
 
 OWN, H2 = "own", "h2"
 CHOICES = (OWN, H2)
@@ -65,6 +66,9 @@ class Http2(Protocol):
 
     def drain(self) -> None:
         """Announce the end."""
+
+    def give_up(self, limit: PeerLimit) -> list[Event]:
+        """End, because the peer has exceeded a limit."""
 
     def finish(self) -> None:
         """End."""

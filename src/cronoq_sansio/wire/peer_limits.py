@@ -48,6 +48,11 @@ CONTINUATIONS = _flood("continuations", f"a header block in more than {limits.MA
 HEADER_LIST = _flood(
     "header_list", f"header list above {limits.MAX_HEADER_LIST} bytes", "it sends too much metadata, or is hostile"
 )
+REFUSED_CALLS = _flood(
+    "refused_calls",
+    "too many calls that were refused",
+    "its credentials are wrong, or it speaks another protocol; or it is hostile",
+)
 UNREAD_REPLIES = _flood("unread_replies", "replies are not read", "it sends and does not read: it hangs or is hostile")
 
 PREFACE = PeerLimit("preface", f"no HTTP/2 preface and SETTINGS within {seconds(limits.PREFACE_TIMEOUT):g} s", _SLOW)
@@ -89,7 +94,7 @@ KEPT_OUT = PeerLimit(
 
 ALL = (
     *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, PRIORITIES, UNKNOWN_FRAMES, WINDOW_UPDATES),
-    *(HEADER_BYTES, CONTINUATIONS, HEADER_LIST, UNREAD_REPLIES),
+    *(HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
     *(PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, WORKER_BEHIND),
     *(CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )

@@ -162,7 +162,8 @@ async def test_five_faults_in_ten_minutes_end_the_process(
         await house.caller().submit(key="bug")
         await trio.sleep(1)
     assert "5 terms failed" in str(house.error)
-    assert trio.current_time() - begun == pytest.approx(1 + 2 + 4 + 8, abs=4)
+    pauses = 1 + 2 + 4 + 8
+    assert pauses <= trio.current_time() - begun <= pauses + 5, "each new term is found up to a second late"
 
 
 async def test_on_the_memory_store_faults_never_end_the_process(

@@ -89,6 +89,8 @@ class GrpcServer:
         self._encoded = 0
         """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
+        self._given_up = False
+        """The peer was refused too often: what else came with that is not looked at."""
         self._refusals = Bucket(fixed.REFUSED_BURST, fixed.REFUSED_RATE)
         self.proven = False
         """A call of this peer was admitted."""
@@ -163,7 +165,7 @@ class GrpcServer:
         """Who may call what; None = refused, and told so. It is looked at once for a block that comes again."""
         admitted = headers.memo
         if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
-            if self.closed:
+            if self._given_up:
                 return None
             found = look(headers.fields, self._authenticate)
             if isinstance(found, Refused):
@@ -181,6 +183,7 @@ class GrpcServer:
 
     def _refuse(self, stream_id: int, refused: Refused) -> None:
         if not self.proven and not self._refusals.take(self._now):
+            self._given_up = True
             for event in self.http2.give_up(peer_limits.REFUSED_CALLS):
                 _HANDLERS[type(event)](self, event, self._late_events)
             return

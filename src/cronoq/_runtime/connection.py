@@ -28,7 +28,7 @@ from cronoq_sansio.limits import (
     WRITE_SIZE,
 )
 from cronoq_sansio.service.messages import Shutdown
-from cronoq_sansio.wire.peer_limits import UNREAD
+from cronoq_sansio.wire.peer_limits import KEPT_OUT, UNREAD, PeerLimit
 
 if TYPE_CHECKING:
     from cronoq._runtime.door import Guest
@@ -173,10 +173,11 @@ class Connection:
         self._do(self._machine.finish)
         self._scope.cancel()
 
-    def make_room(self) -> None:
-        """End at once, for another one: what can be said is said, nothing is waited for."""
-        self._do(self._machine.finish)
-        self.fail(ConnectionAbortedError("the connection has made room for another one"))
+    def give_up(self, limit: PeerLimit) -> None:
+        """End at once: the peer is told why as far as that can be sent now. The caller tells the operator."""
+        self._do(lambda: self._machine.give_up(limit))
+        self._machine.exceeded.clear()
+        self.fail(ConnectionAbortedError(limit.says))
 
     def hold(self, calls: bool, workers: bool) -> None:
         """Stop or go on giving flow-control credit."""
@@ -216,7 +217,7 @@ class Connection:
     def _received(self, data: bytes) -> None:
         machine = self._machine
         if not machine.proven and self.guest is not None and self.guest.unwelcome():
-            self.make_room()
+            self.give_up(KEPT_OUT)
             return
         now = self._clock.now()
         events = machine.receive(data, now)

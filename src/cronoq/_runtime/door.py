@@ -91,7 +91,7 @@ class Guest:
         """Leave now."""
         self.leaving = True
         if self.connection is not None:
-            self.connection.make_room()
+            self.connection.give_up(MADE_ROOM)
         elif self.scope is not None:
             self.scope.cancel()
 

@@ -184,8 +184,7 @@ class GrpcServer:
     def _refuse(self, stream_id: int, refused: Refused) -> None:
         if not self.proven and not self._refusals.take(self._now):
             self._given_up = True
-            for event in self.http2.give_up(peer_limits.REFUSED_CALLS):
-                _HANDLERS[type(event)](self, event, self._late_events)
+            self.give_up(peer_limits.REFUSED_CALLS)
             return
         if not refused.text:
             self.http2.send_headers(stream_id, refused.fields, refused.trailers, end=True)
@@ -437,6 +436,11 @@ class GrpcServer:
     def drain(self) -> None:
         """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
         self.http2.drain()
+
+    def give_up(self, limit: PeerLimit) -> None:
+        """The peer has exceeded a limit: it is told which, everything that is open ends, `closed`."""
+        for event in self.http2.give_up(limit):
+            _HANDLERS[type(event)](self, event, self._late_events)
 
     def finish(self) -> None:
         """Last step: what is open ends as UNAVAILABLE, the peer learns which stream was the last; `closed`."""

@@ -90,7 +90,7 @@ SERVER = Table(
             "Which HTTP/2 machine gRPC connections have. `h2`, a library, is there to tell whose fault something is: it"
             " is slower and does not count floods.",
             words=("own", "h2"),
-            default_text='`"own"`',
+            default_text="`own`",
             ours=True,
         ),
     ),

@@ -350,6 +350,7 @@ class GrpcServer:
     def forget_call(self, quick: QuickCall) -> None:
         """The call is over: its answer is out, or it was reset."""
         quick.over = True
+        quick.call = None  # each knows the other: nothing would be freed before the next collection of garbage
         self._calls.pop(quick.id, None)
 
     def _end_call(self, quick: QuickCall, events: list[ServiceEvent]) -> None:

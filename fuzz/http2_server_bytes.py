@@ -77,7 +77,7 @@ def bounded(machine: Http2Server) -> None:
     assert len(machine._buffer) < limits.MAX_FRAME + 9
     assert machine._block_size < limits.MAX_HEADER_BLOCK + limits.MAX_FRAME
     assert sum(map(len, machine._block)) <= machine._block_size
-    assert machine._control <= limits.MAX_UNSENT_CONTROL + 100
+    assert machine._replies.waiting <= limits.MAX_UNSENT_CONTROL + 100
     decoder = machine._decoder
     assert (
         decoder._size == sum(len(name) + len(text) + 32 for name, text in decoder._entries) <= decoder._limit <= 4_096

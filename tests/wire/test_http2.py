@@ -475,3 +475,20 @@ def test_output_comes_in_pieces(limit: int) -> None:
         assert 0 < len(piece) <= limit
         data += piece
     assert len(raw.cut_frames(data)) == 5
+
+
+def test_replies_among_output_that_never_ends_are_no_flood() -> None:
+    """A peer that reads a large answer and measures the path with pings meanwhile; there is always more to write."""
+    machine = greeted()
+    update = raw.frame(raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", 1 << 30))
+    machine.receive(raw.settings(initial_window_size=1 << 30) + update, START)
+    machine.receive(raw.frame(raw.HEADERS, 5, 1, raw.block()), START)
+    machine.send_headers(1, [(b":status", b"200")])
+    machine.send_data(1, bytes(10_000))
+    pings = 0
+    for _ in range(2 * limits.MAX_UNSENT_CONTROL // 17):
+        machine.send_data(1, bytes(1_000))
+        assert machine.receive(raw.frame(raw.PING, 0, 0, b"12345678"), START) == []
+        pings += machine.take(9 + 1_000 + 17).count(b"12345678")
+        assert machine.wants_write()
+    assert pings > 2_000

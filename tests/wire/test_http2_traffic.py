@@ -24,7 +24,7 @@ GROWTH = 16 << 10
 
 A call that is not forgotten costs about a thousand: 18 MB after 20,000.
 """
-RESETS = MAX_CLOSED_STREAMS + 100
+RESETS = 2 * MAX_CLOSED_STREAMS
 MESSAGE = frame(pb.SubmitRequest(task=pb.TaskSpec(key="k", payload=b"p" * 50)).SerializeToString())
 BLOCKS = [raw.block(), raw.block(("authorization", "Bearer of something")), raw.block(("grpc-timeout", "1S"))]
 

@@ -73,11 +73,17 @@ class GrpcServer:
         """Every other stream until its trailers are out or it was reset, oldest first."""
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
-        self._crowded: deque[GrpcStream] = deque()
+        """By stream: those that wait for their own windows …"""
+        self._starved: dict[int, GrpcStream] = {}
+        """… for that of the connection, oldest first; they count as ready while it is open …"""
+        self._narrow: dict[int, GrpcStream] = {}
+        """… and until it has room for a whole event."""
+        self._initial_window = self.http2.initial_window
+        self._crowded: dict[int, GrpcStream] = {}
         self._encoded = 0
         """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
-        self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
+        self._credit = Credit(self.http2, limits.max_message_bytes)
         self._stalls = Stalls()
 
     @property
@@ -139,11 +145,13 @@ class GrpcServer:
         """Who may call what; None = refused, and told so. It is looked at once for a block that comes again."""
         admitted = headers.memo
         if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
-            found = look(headers.fields, self._authenticate)
+            found = admitted
+            if type(found) is not Refused or found.authenticate is not self._authenticate:
+                found = headers.memo = look(headers.fields, self._authenticate)
             if isinstance(found, Refused):
                 self._refuse(stream_id, found)
                 return None
-            admitted = headers.memo = found
+            admitted = found
         refused = None if self._refusal is None else self._refusal()
         if refused is None:
             refused = admitted.fault
@@ -291,11 +299,19 @@ class GrpcServer:
             if stream is not None:
                 self.schedule(stream)
             return
-        # A peer may say this again and again: streams whose own windows are closed are not tried each time.
-        sendable = self.http2.sendable
-        for stream in [stream for stream in self._blocked.values() if sendable(stream.id) > 0]:
-            del self._blocked[stream.id]
+        # A peer may say this for each byte: only those are tried that the connection has room for.
+        room = self.http2.window
+        for stream in list(self._narrow.values()):
+            if stream.need > room:
+                break
+            room -= stream.need
+            del self._narrow[stream.id]
             self.schedule(stream)
+        if self.http2.initial_window != self._initial_window:
+            self._initial_window = self.http2.initial_window
+            blocked, self._blocked = self._blocked, {}
+            for stream in blocked.values():
+                self.schedule(stream)
 
     def _on_failed(self, event: http2.Failed, events: list[ServiceEvent]) -> None:
         self._end_all(event.reason, events)
@@ -310,31 +326,46 @@ class GrpcServer:
 
     def wants_write(self) -> bool:
         """Whether `take` has something."""
-        return bool(self._ready) or self.http2.wants_write()
+        connection = self.http2
+        return bool(self._ready) or connection.wants_write() or (bool(self._starved) and connection.window > 0)
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
-        ready, connection = self._ready, self.http2
+        ready, starved, connection = self._ready, self._starved, self.http2
         room = limit - connection.unsent
-        while ready and room > 0:
-            stream = ready.popleft()
-            stream.ready = False
+        while room > 0:
+            if starved and connection.window > 0:
+                stream = starved.pop(next(iter(starved)))
+            elif ready:
+                stream = ready.popleft()
+                stream.ready = False
+            else:
+                break
             if stream.over:
                 continue
             if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
                 stream.crowded = True
-                self._crowded.append(stream)
+                self._crowded[stream.id] = stream
                 continue
             room -= stream.pump() + _HEADERS_ESTIMATE
             if stream.blocked:
-                self._blocked[stream.id] = stream
+                self._park(stream)
             elif stream.unsent:
                 self.schedule(stream)
         return connection.take(limit, more=bool(ready))
 
+    def _park(self, stream: GrpcStream) -> None:
+        """The windows have no room for what the stream has to send."""
+        if stream.need > self.http2.window:
+            self._narrow[stream.id] = stream
+        elif self.http2.window <= 0:
+            self._starved[stream.id] = stream
+        else:
+            self._blocked[stream.id] = stream
+
     def prompt(self) -> bool:
         """Whether an answer may be put into the output at once: there is room, and nobody waits for it."""
-        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready
+        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready and not self._starved
 
     def grow(self, quick: QuickCall) -> GrpcStream:
         """A call whose answer has to wait becomes a stream."""
@@ -375,8 +406,8 @@ class GrpcServer:
         """
         self._encoded += size
         if self._crowded and self._encoded <= self._limits.max_message_bytes:
-            crowded, self._crowded = self._crowded, deque()
-            for stream in crowded:
+            crowded, self._crowded = self._crowded, {}
+            for stream in crowded.values():
                 if stream.crowded:
                     self.schedule(stream)
 
@@ -435,7 +466,8 @@ class GrpcServer:
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
             self._credit.drop(stream)
-            self._blocked.pop(stream.id, None)
+            for waiting in (self._blocked, self._starved, self._narrow, self._crowded):
+                waiting.pop(stream.id, None)
 
     def _fail_stream(self, stream: GrpcStream, rejection: Rejection, events: list[ServiceEvent]) -> None:
         """The peer sent something that ends the stream."""

@@ -38,6 +38,7 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 from cronoq_sansio import limits
 from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.wire import frames
+from cronoq_sansio.wire.floods import Replies
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.hpack_tables import Field
@@ -79,7 +80,8 @@ class H2Server:
         self._out = bytearray()
         self._dirty = False
         """h2 holds output that is not in `_out` yet."""
-        self._control = 0
+        self._replies = Replies()
+        """Of `_out`."""
         self._open: dict[int, int] = {}
         """Which sides of each open stream have ended."""
         self._lingering: dict[int, int] = {}
@@ -143,7 +145,7 @@ class H2Server:
         elif self._headers_due is None or cutter.finished_headers:
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
         self._pull(control=True)
-        if self._control > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
+        if self._replies.waiting > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
             self._fail(frames.ENHANCE_YOUR_CALM, "replies are not read", events)
         return events
 
@@ -264,6 +266,16 @@ class H2Server:
         return min(machine.local_flow_control_window(stream_id), machine.max_outbound_frame_size, MAX_DATA)
 
     @property
+    def window(self) -> int:
+        """How many bytes all streams together may send now; below 0 is possible."""
+        return self._machine.outbound_flow_control_window
+
+    @property
+    def initial_window(self) -> int:
+        """What the peer lets each new stream send."""
+        return self._machine.remote_settings.initial_window_size
+
+    @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be for a stream, as far as the peer has said."""
         machine = self._machine
@@ -336,10 +348,10 @@ class H2Server:
         if len(out) <= limit:
             data = bytes(out)
             out.clear()
-            self._control = 0
         else:
             data = bytes(out[:limit])
             del out[:limit]
+        self._replies.sent(len(data), len(out))
         return data
 
     def _pull(self, *, control: bool = False) -> None:
@@ -348,7 +360,7 @@ class H2Server:
             self._out += pending
             self._dirty = False
             if control:
-                self._control += len(pending)
+                self._replies.add(len(pending), len(self._out))
 
     def _goaway(self, last_stream: int, code: int, why: bytes) -> None:
         self._pull()

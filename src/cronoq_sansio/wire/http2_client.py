@@ -285,11 +285,6 @@ class Http2Client(Http2Connection):
 
     # --- out
 
-    @property
-    def window(self) -> int:
-        """How many bytes all streams together may send now; below 0 is possible."""
-        return self._send_window
-
     def may_open(self) -> bool:
         """Whether `open` and `ask` may be called now."""
         return self._settled and not self.leaving and not self.closed and len(self._streams) < self._peer_streams

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from cronoq_sansio import limits
 from cronoq_sansio.wire import http2_words as words
-from cronoq_sansio.wire.floods import Floods
+from cronoq_sansio.wire.floods import Floods, Replies
 from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList, Unreadable
 from cronoq_sansio.wire.hpack_encoder import Encoder
 from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream
@@ -61,7 +61,6 @@ class Http2Connection:
         "_block_stream",
         "_buffer",
         "_clock",
-        "_control",
         "_decoder",
         "_encoder",
         "_floods",
@@ -73,6 +72,7 @@ class Http2Connection:
         "_peer_frame",
         "_peer_window",
         "_receive_window",
+        "_replies",
         "_send_window",
         "_settled",
         "_streams",
@@ -116,8 +116,8 @@ class Http2Connection:
         self._send_window = self._peer_window = words.DEFAULT_WINDOW
         self._peer_frame = limits.MAX_FRAME
         self._out: list[bytes] = []
-        self._control = 0
-        """Bytes of `_out` that the peer has caused and that carry nothing."""
+        self._replies = Replies()
+        """Of `_out`."""
 
     # --- what a role says
 
@@ -361,8 +361,12 @@ class Http2Connection:
             raise Fault(FRAME_SIZE_ERROR, "SETTINGS of a length that is no multiple of 6")
         if len(payload) > limits.MAX_SETTINGS * SETTING.size:
             raise Fault(ENHANCE_YOUR_CALM, f"more than {limits.MAX_SETTINGS} SETTINGS in a frame")
+        before = widest = self._peer_window
         for name, number in SETTING.iter_unpack(payload):
             self._apply(name, number)
+            widest = max(widest, self._peer_window)
+        if widest > before or self._peer_window != before:
+            self._move_windows(self._peer_window - before, widest - before)
         self._settled = True
         self._reply(SETTINGS, ACK, 0, b"")
         self._on_settled(events)
@@ -375,10 +379,6 @@ class Http2Connection:
         elif name == words.INITIAL_WINDOW:
             if number > MAX_WINDOW:
                 raise Fault(FLOW_CONTROL_ERROR, "an initial window above 2^31 - 1")
-            for stream in self._streams.values():
-                stream.send_window += number - self._peer_window
-                if stream.send_window > MAX_WINDOW:
-                    raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
             self._peer_window = number
         elif name == words.MAX_FRAME_SIZE:
             if not limits.MAX_FRAME <= number < 1 << 24:
@@ -388,6 +388,13 @@ class Http2Connection:
             raise Fault(PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
         else:
             self._on_setting(name, number)
+
+    def _move_windows(self, by: int, most: int) -> None:
+        """Section 6.9.2: of all streams, once for a frame; `most`: how far its entries go on the way."""
+        for stream in self._streams.values():
+            if stream.send_window + most > MAX_WINDOW:
+                raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
+            stream.send_window += by
 
     def _on_ping(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
         """Section 6.7."""
@@ -484,6 +491,16 @@ class Http2Connection:
         return min(stream.send_window, self._send_window, self._peer_frame, words.MAX_DATA)
 
     @property
+    def window(self) -> int:
+        """How many bytes all streams together may send now; below 0 is possible."""
+        return self._send_window
+
+    @property
+    def initial_window(self) -> int:
+        """What the peer lets each new stream send."""
+        return self._peer_window
+
+    @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be for a stream, as far as the peer has said."""
         return min(self._peer_window, self._peer_frame, words.MAX_DATA)
@@ -524,8 +541,7 @@ class Http2Connection:
     def _reply(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Say what the peer has caused; one that does not read it is noticed."""
         self._send(kind, flags, stream_id, payload)
-        self._control += FRAME_HEADER + len(payload)
-        if self._control > limits.MAX_UNSENT_CONTROL:
+        if not self._replies.add(FRAME_HEADER + len(payload), self.unsent):
             raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
 
     def take(self, limit: int) -> bytes:
@@ -535,9 +551,9 @@ class Http2Connection:
         if len(data) > limit:
             self._out.append(data[limit:])
             data = data[:limit]
-        else:
-            self._control = 0
         self.unsent -= len(data)
+        if self._replies.waiting:
+            self._replies.sent(len(data), self.unsent)
         return data
 
 

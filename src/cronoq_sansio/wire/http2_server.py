@@ -207,7 +207,7 @@ class Http2Server(Http2Connection):
                 window -= size
                 streams[stream_id] = Stream(_REMOTE_ENDED, peer_window, 0)
                 events.append(Request(stream_id, headers, True, buffer[start:following]))
-            elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 and room > 0:
+            elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 <= MAX_STREAM_ID and room > 0:
                 found = known(buffer[start:following])
                 if found is None or found.fault != "":
                     break

@@ -191,7 +191,7 @@ class Http2Connection:
             at = following
             if not self._block_stream:
                 self._moved_on = True
-        self._buffer = buffer[at:] if at < end else b""
+        self._buffer = buffer[at:] if at < end and not self.closed else b""
 
     def _check_order(self, length: int, kind: int, flags: int, stream_id: int) -> None:
         """What of a frame can be judged by its head."""

@@ -20,6 +20,7 @@ from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, 
 from cronoq_sansio.wire.http2_words import (
     ACK,
     CONTINUATION,
+    DATA,
     END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
@@ -29,6 +30,7 @@ from cronoq_sansio.wire.http2_words import (
     HEAD,
     HEADERS,
     LONG,
+    MAX_DATA,
     MAX_STREAM_ID,
     MAX_WINDOW,
     PADDED,
@@ -47,6 +49,7 @@ _head = HEAD.unpack_from
 _pack = HEAD.pack
 _long = LONG.unpack_from
 _LATE = int(Breach.LATE)
+_REMOTE_ENDED = int(State.REMOTE_ENDED)
 _HALF = int(State.ENDED)  #: states below have an entry
 
 
@@ -193,6 +196,18 @@ class Http2Connection:
                 self._moved_on = True
         self._buffer = buffer[at:] if at < end and not self.closed else b""
 
+    def _join(self, data: bytes, events: list[Any]) -> tuple[bytes, int]:
+        """What was kept and what has come, and where to go on.
+
+        Of a large read that goes on within a DATA frame only the rest of that frame is copied.
+        """
+        begun = self._buffer
+        if len(data) <= limits.MAX_FRAME or len(begun) < FRAME_HEADER or begun[3] != DATA:
+            return begun + data, 0
+        missing = FRAME_HEADER + (begun[0] << 16 | begun[1] << 8 | begun[2]) - len(begun)
+        self._receive_frames(begun + data[:missing], 0, events)
+        return data, missing
+
     def _check_order(self, length: int, kind: int, flags: int, stream_id: int) -> None:
         """What of a frame can be judged by its head."""
         if not self._settled and (kind != SETTINGS or flags & ACK):
@@ -212,12 +227,19 @@ class Http2Connection:
         """Section 6.1."""
         size = len(payload)
         self._take_window(size)
+        stream = self._streams.get(stream_id)
+        if not flags and size and stream is not None and stream.expected < 0 and not stream.state & _REMOTE_ENDED:
+            # The usual frame of a long message.
+            stream.receive_window -= size
+            if stream.receive_window < 0:
+                raise Fault(FLOW_CONTROL_ERROR, "more DATA than the stream's window allows")
+            self._on_content(stream_id, stream, payload, size, ended=False, events=events)
+            return
         if flags & PADDED:
             payload = words.unpad(payload)
         ended = flags & END_STREAM
         if not payload and not ended and not self._floods.empty(self._clock):
             raise Fault(ENHANCE_YOUR_CALM, "too many DATA frames without a byte")
-        stream = self._streams.get(stream_id)
         if stream is None:
             self._on_absent(stream_id, Input.DATA_END if ended else Input.DATA, "DATA", events)
             return
@@ -241,7 +263,7 @@ class Http2Connection:
     def _take_window(self, size: int) -> None:
         """So many bytes of DATA came on the connection."""
         self._receive_window -= size
-        if self._receive_window < limits.CONNECTION_WINDOW // 2:
+        if 2 * self._receive_window < limits.CONNECTION_WINDOW:
             if self._receive_window < 0:
                 raise Fault(FLOW_CONTROL_ERROR, "more DATA than the connection's window allows")
             # Memory is bounded by the windows of the streams; this one is always opened again.
@@ -325,7 +347,7 @@ class Http2Connection:
             raise Fault(ENHANCE_YOUR_CALM, "too many WINDOW_UPDATEs")
         increment = _long(payload)[0] & MAX_WINDOW
         if not stream_id:
-            held_up = self._send_window < min(self._peer_frame, words.MAX_DATA)
+            held_up = self._send_window < min(self._peer_frame, MAX_DATA)
             self._send_window += increment
             if not increment:
                 raise Fault(PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
@@ -488,7 +510,10 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is None:
             return 0
-        return min(stream.send_window, self._send_window, self._peer_frame, words.MAX_DATA)
+        room = self._peer_frame if self._peer_frame < MAX_DATA else MAX_DATA
+        if stream.send_window < room:
+            room = stream.send_window
+        return room if room < self._send_window else self._send_window
 
     @property
     def window(self) -> int:
@@ -503,7 +528,7 @@ class Http2Connection:
     @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be for a stream, as far as the peer has said."""
-        return min(self._peer_window, self._peer_frame, words.MAX_DATA)
+        return min(self._peer_window, self._peer_frame, MAX_DATA)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End the stream at once; `code` as in RST_STREAM."""
@@ -537,6 +562,14 @@ class Http2Connection:
         length = len(payload)
         self._out.append(_pack(length >> 16, length & 0xFFFF, kind, flags, stream_id) + payload)
         self.unsent += FRAME_HEADER + length
+
+    def _send_content(self, flags: int, stream_id: int, data: bytes) -> None:
+        """A frame of DATA: what is long is not copied before it is written."""
+        length = len(data)
+        self._out.append(_pack(length >> 16, length & 0xFFFF, DATA, flags, stream_id))
+        self._out.append(data)
+        self.unsent += FRAME_HEADER + length
+        self._floods.sent(1)
 
     def _reply(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Say what the peer has caused; one that does not read it is noticed."""

@@ -147,7 +147,9 @@ class Http2Server(Http2Connection):
             if self._seen < len(PREFACE):
                 at = self._greet(data)
             if self._seen == len(PREFACE):
-                self._receive_frames(self._buffer + data if self._buffer else data, at, events)
+                if self._buffer:
+                    data, at = self._join(data, events)
+                self._receive_frames(data, at, events)
             if self.unsent > limits.MAX_UNSENT:
                 raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
         except Fault as fault:
@@ -329,8 +331,7 @@ class Http2Server(Http2Connection):
         size = len(data)
         stream.send_window -= size
         self._send_window -= size
-        self._send(DATA, 0, stream_id, data)
-        self._floods.sent(1)
+        self._send_content(0, stream_id, data)
 
     def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
         """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""

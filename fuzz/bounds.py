@@ -10,7 +10,7 @@ def bounded(machine: Http2Connection, streams: int) -> None:
     """Fails when the machine holds more than it may; `streams`: how many may be open."""
     assert len(machine._streams) <= streams
     assert len(machine._buffer) < limits.MAX_FRAME + 9
-    assert machine._block_size < limits.MAX_HEADER_BLOCK + limits.MAX_FRAME
+    assert machine._block_size <= limits.MAX_HEADER_BLOCK
     assert sum(map(len, machine._block)) <= machine._block_size
     assert machine._replies.waiting <= limits.MAX_UNSENT_CONTROL + 100
     assert len(machine._over._ends) <= limits.MAX_CLOSED_STREAMS and len(machine._over._skipped) <= 64

@@ -23,17 +23,19 @@ from cronoq_sansio.wire.http2_server import Http2Server
 
 PAYLOAD = bytes(range(256)) * 256
 AHEAD = MESSAGE_WINDOW
+PORTION = AHEAD // 4
 HOUR = 3_600 * SECOND
 REQUEST = ((b":method", b"POST"), (b":scheme", b"http"), (b":path", b"/echo"), (b":authority", b"localhost"))
 RESPONSE = ((b":status", b"200"),)
 
 
-class Unsent:
-    """Content of a stream that waits for its window."""
+class Content:
+    """Of a stream: what waits for its window, and what came and is not credited yet."""
 
     def __init__(self, machine: Http2Client | Http2Server) -> None:
         self._machine = machine
         self._waiting: deque[bytes] = deque()
+        self._owed = 0
         self.stream_id = 0
 
     def put(self, data: bytes) -> None:
@@ -44,6 +46,13 @@ class Unsent:
             return
         self._waiting.append(data)
         self.flush()
+
+    def took(self, size: int) -> None:
+        """So much came; it is credited in portions, so that each costs no frame."""
+        self._owed += size
+        if self._owed >= PORTION:
+            self._machine.credit(self.stream_id, self._owed)
+            self._owed = 0
 
     def flush(self) -> None:
         """Send what the windows allow."""
@@ -65,22 +74,20 @@ async def echo_plain(stream: trio.SocketStream) -> None:
 async def echo_http2(stream: trio.SocketStream) -> None:
     """Until the peer ends it."""
     machine = Http2Server(max_streams=1, ping_interval=HOUR, ping_timeout=HOUR, now=0)
-    unsent = Unsent(machine)
+    content = Content(machine)
     while data := await stream.receive_some(READ_SIZE):
-        credit = 0
         for event in machine.receive(data, time.monotonic_ns()):
             if type(event) is Data:
-                credit += event.size
-                unsent.put(event.data)
+                content.put(event.data)
+                content.took(event.size)
             elif type(event) is Request:
-                unsent.stream_id = event.stream_id
+                content.stream_id = event.stream_id
                 machine.send_headers(event.stream_id, RESPONSE)
-                machine.credit(event.stream_id, AHEAD)
+                machine.credit(event.stream_id, AHEAD + PORTION)
             elif type(event) is Failed:
                 raise RuntimeError(event.reason)
             else:
-                unsent.flush()
-        machine.credit(unsent.stream_id, credit)
+                content.flush()
         if machine.wants_write():
             await stream.send_all(machine.take(WRITE_SIZE))
 
@@ -110,7 +117,7 @@ async def load_plain(stream: trio.SocketStream, total: int) -> None:
 async def load_http2(stream: trio.SocketStream, total: int) -> None:
     """Send `total` bytes in one stream and read them back."""
     machine = Http2Client(ping_interval=HOUR, ping_timeout=HOUR, settings_timeout=HOUR, now=0)
-    unsent, sent, echoed, wake = Unsent(machine), 0, 0, trio.Event()
+    content, sent, echoed, wake = Content(machine), 0, 0, trio.Event()
 
     async def write() -> None:
         nonlocal wake
@@ -123,20 +130,19 @@ async def load_http2(stream: trio.SocketStream, total: int) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(write)
         while echoed < total:
-            credit = 0
             for event in machine.receive(await stream.receive_some(READ_SIZE), time.monotonic_ns()):
                 if type(event) is Data:
-                    credit += event.size
+                    echoed += event.size
+                    content.took(event.size)
                 elif type(event) is Failed:
                     raise RuntimeError(event.reason)
                 elif type(event) is not Response:
-                    unsent.flush()
-            echoed += credit
-            machine.credit(unsent.stream_id, credit)
-            if not unsent.stream_id and machine.may_open():
-                unsent.stream_id = machine.open(REQUEST, time.monotonic_ns())
-            while unsent.stream_id and sent < total and sent - echoed <= AHEAD - len(PAYLOAD):
-                unsent.put(PAYLOAD)
+                    content.flush()
+            if not content.stream_id and machine.may_open():
+                content.stream_id = machine.open(REQUEST, time.monotonic_ns())
+                machine.credit(content.stream_id, PORTION)
+            while content.stream_id and sent < total and sent - echoed <= AHEAD - len(PAYLOAD):
+                content.put(PAYLOAD)
                 sent += len(PAYLOAD)
             wake.set()
         nursery.cancel_scope.cancel()

@@ -11,7 +11,7 @@ from cronoq_sansio.limits import INITIAL_WINDOW
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import CallReceived, StatusEvent, SubmitReply, TaskResult
 from cronoq_sansio.settings import LimitSettings
-from cronoq_sansio.wire import grpc, pb
+from cronoq_sansio.wire import grpc, http2_connection, pb
 from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
@@ -176,7 +176,7 @@ def test_settings_of_many_entries_are_one_change(monkeypatch: pytest.MonkeyPatch
     server = connected()
     for number in range(10):
         say(server, head(2 * number + 1))
-    moves = Counted(monkeypatch, type(server.http2), "_move_windows")
+    moves = Counted(monkeypatch, http2_connection, "move_windows")
     entries = [struct.pack(">HL", 4, size) for size in (0, 1 << 30, 5, (1 << 31) - 1, 70_000)]
     say(server, raw.frame(raw.SETTINGS, 0, 0, b"".join(entries)))
     assert moves.times == 1

@@ -117,7 +117,7 @@ def test_our_settings() -> None:
     machine.receive(raw.PREFACE, START)
     (kind, flags, stream_id, body), window = output(machine)
     assert (kind, flags, stream_id) == (raw.SETTINGS, 0, 0)
-    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_535, 5: 16_384, 6: 16_384}
+    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_535, 5: 65_536, 6: 16_384}
     assert window == (raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", limits.CONNECTION_WINDOW - 65_535))
 
 
@@ -139,8 +139,8 @@ def test_the_first_frame_must_be_settings(first: bytes) -> None:
 # --- limits
 
 FAULTS: dict[str, tuple[bytes, int]] = {
-    "frame of 16,385 bytes, first nine bytes only": (
-        b"\0\x40\x01" + bytes([raw.DATA, 0]) + b"\0\0\0\1",
+    "frame of 65,537 bytes, first nine bytes only": (
+        b"\1\0\1" + bytes([raw.DATA, 0]) + b"\0\0\0\1",
         FRAME_SIZE_ERROR,
     ),
     "DATA on an idle stream": (raw.frame(raw.DATA, 0, 1, b"x"), PROTOCOL_ERROR),

@@ -45,7 +45,7 @@ from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
 
 MAX_STREAM_ID = 2**31 - 1
-MAX_DATA = 4 * limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
+MAX_DATA = limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
 PING = b"cronoq\0\0"  #: payload of our own pings
 
 _REMOTE_ENDED, _LOCAL_ENDED = 1, 2
@@ -121,6 +121,7 @@ class H2Server:
         }
         believed = {**values, SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAM_ID}
         machine.local_settings = Settings(client=False, initial_values=believed)
+        machine.max_inbound_frame_size = limits.MAX_FRAME
         machine.initiate_connection()
         machine.clear_outbound_data_buffer()
         self._hello = SettingsFrame(0, settings={int(code): number for code, number in values.items()}).serialize()

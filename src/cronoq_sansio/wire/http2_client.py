@@ -111,6 +111,7 @@ class Http2Client(Http2Connection):
         own = (
             (words.ENABLE_PUSH, 0),
             (words.INITIAL_WINDOW, limits.CLIENT_WINDOW),
+            (words.MAX_FRAME_SIZE, limits.MAX_FRAME),
             (words.MAX_HEADER_LIST, limits.MAX_HEADER_LIST),
         )
         self._out.append(words.PREFACE)

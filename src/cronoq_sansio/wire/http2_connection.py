@@ -16,7 +16,7 @@ from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.floods import Floods, Replies
 from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList, Unreadable
 from cronoq_sansio.wire.hpack_encoder import Encoder
-from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream
+from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream, move_windows
 from cronoq_sansio.wire.http2_words import (
     ACK,
     CONTINUATION,
@@ -117,7 +117,7 @@ class Http2Connection:
         self._window = window
         self._receive_window = limits.CONNECTION_WINDOW
         self._send_window = self._peer_window = words.DEFAULT_WINDOW
-        self._peer_frame = limits.MAX_FRAME
+        self._peer_frame = words.SMALLEST_FRAME
         self._out: list[bytes] = []
         self._replies = Replies()
         """Of `_out`."""
@@ -199,13 +199,18 @@ class Http2Connection:
     def _join(self, data: bytes, events: list[Any]) -> tuple[bytes, int]:
         """What was kept and what has come, and where to go on.
 
-        Of a large read that goes on within a DATA frame only the rest of that frame is copied.
+        Where a frame of DATA goes on, which is usual in long messages, only its own bytes are copied.
         """
         begun = self._buffer
-        if len(data) <= limits.MAX_FRAME or len(begun) < FRAME_HEADER or begun[3] != DATA:
+        if len(begun) < FRAME_HEADER or begun[3] != DATA:
             return begun + data, 0
-        missing = FRAME_HEADER + (begun[0] << 16 | begun[1] << 8 | begun[2]) - len(begun)
-        self._receive_frames(begun + data[:missing], 0, events)
+        high, low, _, flags, stream_id = _head(begun)
+        missing = FRAME_HEADER + (high << 16 | low) - len(begun)
+        if missing > len(data):
+            return begun + data, 0
+        self._buffer = b""
+        payload = b"".join((memoryview(begun)[FRAME_HEADER:], memoryview(data)[:missing]))
+        self._on_data(flags, stream_id & MAX_STREAM_ID, payload, events)
         return data, missing
 
     def _check_order(self, length: int, kind: int, flags: int, stream_id: int) -> None:
@@ -216,6 +221,8 @@ class Http2Connection:
             raise Fault(FRAME_SIZE_ERROR, f"a frame of {length} bytes, at most {limits.MAX_FRAME} are allowed")
         if self._block_stream and (kind != CONTINUATION or stream_id & MAX_STREAM_ID != self._block_stream):
             raise Fault(PROTOCOL_ERROR, "a header block was interrupted")
+        if self._block_stream and self._block_size + length > limits.MAX_HEADER_BLOCK:
+            raise Fault(ENHANCE_YOUR_CALM, f"a header block above {limits.MAX_HEADER_BLOCK} bytes")
 
     @property
     def _within_headers(self) -> bool:
@@ -274,15 +281,8 @@ class Http2Connection:
         """Section 6.2."""
         if not stream_id:
             raise Fault(PROTOCOL_ERROR, "HEADERS without a stream")
-        if flags & PADDED:
-            payload = words.unpad(payload)
-        if flags & WITH_PRIORITY:
-            if len(payload) < 5:
-                code = PROTOCOL_ERROR if flags & PADDED else FRAME_SIZE_ERROR
-                raise Fault(code, "HEADERS too short for their priority")
-            if _long(payload)[0] & MAX_STREAM_ID == stream_id:
-                raise Fault(PROTOCOL_ERROR, "a stream that depends on itself")
-            payload = payload[5:]
+        if flags & (PADDED | WITH_PRIORITY):
+            payload = words.strip(flags, stream_id, payload)
         if flags & END_HEADERS:
             self._on_block(flags, stream_id, payload, events)
         else:
@@ -296,8 +296,6 @@ class Http2Connection:
             raise Fault(PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         self._block_size += len(payload)
         self._block_frames += 1
-        if self._block_size > limits.MAX_HEADER_BLOCK:
-            raise Fault(ENHANCE_YOUR_CALM, f"a header block above {limits.MAX_HEADER_BLOCK} bytes")
         if self._block_frames > limits.MAX_CONTINUATIONS:
             raise Fault(ENHANCE_YOUR_CALM, f"a header block in more than {limits.MAX_CONTINUATIONS} frames")
         self._block.append(payload)
@@ -387,8 +385,8 @@ class Http2Connection:
         for name, number in SETTING.iter_unpack(payload):
             self._apply(name, number)
             widest = max(widest, self._peer_window)
-        if widest > before or self._peer_window != before:
-            self._move_windows(self._peer_window - before, widest - before)
+        if not move_windows(self._streams.values(), self._peer_window - before, widest - before):
+            raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
         self._settled = True
         self._reply(SETTINGS, ACK, 0, b"")
         self._on_settled(events)
@@ -403,20 +401,13 @@ class Http2Connection:
                 raise Fault(FLOW_CONTROL_ERROR, "an initial window above 2^31 - 1")
             self._peer_window = number
         elif name == words.MAX_FRAME_SIZE:
-            if not limits.MAX_FRAME <= number < 1 << 24:
+            if not words.SMALLEST_FRAME <= number < 1 << 24:
                 raise Fault(PROTOCOL_ERROR, f"a largest frame of {number} bytes")
             self._peer_frame = number
         elif name == words.ENABLE_PUSH and number > 1:
             raise Fault(PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
         else:
             self._on_setting(name, number)
-
-    def _move_windows(self, by: int, most: int) -> None:
-        """Section 6.9.2: of all streams, once for a frame; `most`: how far its entries go on the way."""
-        for stream in self._streams.values():
-            if stream.send_window + most > MAX_WINDOW:
-                raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
-            stream.send_window += by
 
     def _on_ping(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
         """Section 6.7."""
@@ -579,11 +570,11 @@ class Http2Connection:
 
     def take(self, limit: int) -> bytes:
         """Up to `limit` bytes to write to the socket."""
-        data = b"".join(self._out)
-        self._out.clear()
-        if len(data) > limit:
-            self._out.append(data[limit:])
-            data = data[:limit]
+        out = self._out
+        if self.unsent > limit:
+            out, self._out = words.cut(out, limit)
+        data = b"".join(out)
+        out.clear()
         self.unsent -= len(data)
         if self._replies.waiting:
             self._replies.sent(len(data), self.unsent)

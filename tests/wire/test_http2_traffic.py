@@ -1,5 +1,6 @@
 """Much traffic on one connection: memory stays flat, a limit on streams loses no call, a window may fall below zero."""
 
+import struct
 import tracemalloc
 from collections.abc import Iterator
 
@@ -14,7 +15,7 @@ from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
 from tests.acceptance.ledger import record
-from tests.wire import raw
+from tests.wire import client_peer, raw
 from tests.wire.peer import START, Peer
 
 AT_ONCE = 20
@@ -141,3 +142,22 @@ def test_an_answer_whose_window_falls_below_zero_comes_whole(window: int) -> Non
         peer.client.increment_flow_control_window(33_333)
         peer.exchange()
     assert pb.SubmitResponse.FromString(seen.messages()[0]).result.output == output and seen.status == 0
+
+
+@pytest.mark.parametrize("window", [0, 1, 1_000])
+def test_a_request_whose_window_falls_below_zero_comes_whole(window: int) -> None:
+    """The same of our client: the server takes back what it allowed, while a long message is under way."""
+    client = client_peer.connected(settings=raw.settings(initial_window_size=50_000))
+    call = client_peer.start(client, body := bytes(range(256)) * 1_000)
+    sent = [frame for frame in client_peer.sent(client) if frame[0] == raw.DATA]
+    assert sum(len(frame[3]) for frame in sent) == 50_000
+    client.receive(raw.settings(initial_window_size=window), START)
+    assert client.http2.sendable(call.stream_id) == window - 50_000
+    update = struct.pack(">L", 50_000 - window)
+    client.receive(raw.frame(raw.WINDOW_UPDATE, 0, call.stream_id, update), START)
+    assert [frame[0] for frame in client_peer.sent(client)] == [raw.SETTINGS], "nothing but the acknowledgement"
+    while not sent[-1][1] & raw.END_STREAM:
+        for stream_id in (0, call.stream_id):
+            client.receive(raw.frame(raw.WINDOW_UPDATE, 0, stream_id, struct.pack(">L", 33_333)), START)
+        sent += client_peer.sent(client)
+    assert b"".join(frame[3] for frame in sent) == client_peer.message(body)

@@ -38,9 +38,11 @@ def check(data: bytes) -> None:
             serve(machine, event, mode)
         if size > 9 or at % 32 == 1:
             bounded(machine, MAX_STREAMS)
+            assert machine._lingering.keys() <= machine._streams.keys()
         if mode & 0x40:
             written += machine.take(1 << 30)
-        due = machine.next_timeout()
+        armed, due = machine.due, machine.next_timeout()
+        assert machine.closed or armed <= (due or 0), "a timer that nobody would have asked for"
         if due is not None and due <= now:
             failures += any(isinstance(event, Failed) for event in machine.handle_timer(now))
     machine.finish()

@@ -7,7 +7,6 @@ import pytest
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import INITIAL_WINDOW
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import CallReceived, StatusEvent, SubmitReply, TaskResult
 from cronoq_sansio.settings import LimitSettings
@@ -16,6 +15,7 @@ from cronoq_sansio.wire.credit import Credit
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.grpc_stream import GrpcStream
+from cronoq_sansio.wire.http2_words import DEFAULT_WINDOW
 from tests.wire import raw
 from tests.wire.peer import START
 
@@ -75,7 +75,7 @@ def test_a_window_that_is_opened_byte_by_byte_costs_what_it_lets_through(monkeyp
     server = connected()
     for number in range(MANY):
         answered(server, 2 * number + 1)
-    assert sum(sent(server)) == INITIAL_WINDOW
+    assert sum(sent(server)) == DEFAULT_WINDOW
     pumps = Counted(monkeypatch, GrpcStream, "pump")
     turns = set()
     for _ in range(ROUNDS):
@@ -140,10 +140,10 @@ def test_events_that_the_connection_has_no_room_for_are_not_tried_for_each_byte(
     for watcher in watchers:
         watcher.encode = encode
         watcher.send_event(StatusEvent(1, "default", "", 6, 1, START, "x" * 4_995))
-    assert len(sent(server)) == INITIAL_WINDOW // 5_000
-    waiting = 50 - INITIAL_WINDOW // 5_000
+    assert len(sent(server)) == DEFAULT_WINDOW // 5_000
+    waiting = 50 - DEFAULT_WINDOW // 5_000
     encoded = 0
-    for _ in range(4_999 - INITIAL_WINDOW % 5_000):
+    for _ in range(4_999 - DEFAULT_WINDOW % 5_000):
         server.http2._floods.sent(1)
         say(server, update(0, 1))
         assert sent(server) == []
@@ -246,7 +246,7 @@ def test_the_message_that_was_begun_first_gets_done_first() -> None:
     server = connected(LimitSettings(max_message_bytes=200_000))
     body = frame(pb.SubmitRequest(task=pb.TaskSpec(payload=bytes(150_000))).SerializeToString())
     rest = {2 * number + 1: body for number in range(30)}
-    windows = dict.fromkeys(rest, INITIAL_WINDOW)
+    windows = dict.fromkeys(rest, fixed.INITIAL_WINDOW)
     ended: list[int] = []
     for stream_id in rest:
         server.receive(head(stream_id), START)

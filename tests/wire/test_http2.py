@@ -117,7 +117,7 @@ def test_our_settings() -> None:
     machine.receive(raw.PREFACE, START)
     (kind, flags, stream_id, body), window = output(machine)
     assert (kind, flags, stream_id) == (raw.SETTINGS, 0, 0)
-    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_535, 5: 65_536, 6: 16_384}
+    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_536, 5: 65_536, 6: 16_384}
     assert window == (raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", limits.CONNECTION_WINDOW - 65_535))
 
 
@@ -492,3 +492,11 @@ def test_replies_among_output_that_never_ends_are_no_flood() -> None:
         pings += machine.take(9 + 1_000 + 17).count(b"12345678")
         assert machine.wants_write()
     assert pings > 2_000
+
+
+def test_a_ping_is_due_as_soon_as_the_peer_has_greeted() -> None:
+    """The first thing that is due, the preface, is later than that: whoever keeps the time must be told."""
+    machine = Http2Server(max_streams=1, ping_interval=SECOND, ping_timeout=SECOND, now=START)
+    assert machine.due == machine.next_timeout() == START + limits.PREFACE_TIMEOUT
+    machine.receive(raw.HELLO, START + 1)
+    assert machine.due <= START + 1 + SECOND == machine.next_timeout()

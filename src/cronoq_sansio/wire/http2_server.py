@@ -301,6 +301,7 @@ class Http2Server(Http2Connection):
         if self._preface_due is not None:
             self._preface_due = None
             self._idle_since = self._clock
+            self._advance(self._next_ping())
 
     def _on_goaway(self, last: int, code: int, reason: bytes, events: list[Any]) -> None:
         self._peer_leaves = True
@@ -366,6 +367,11 @@ class Http2Server(Http2Connection):
         encode = self._encoder.encode
         form = self._form = _Form(fields, trailers, version, encode(fields), encode(trailers))
         return form
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End the stream at once; `code` as in RST_STREAM."""
+        self._lingering.pop(stream_id, None)
+        super().reset(stream_id, code)
 
     def drain(self) -> None:
         """Announce the end (section 6.8): GOAWAY with the highest id; new streams are still taken."""

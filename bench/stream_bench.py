@@ -17,7 +17,7 @@ from pathlib import Path
 
 from harness import machine
 from harness.processes import LOAD_CPU, SERVER_CPU, cpu_ns, pinned
-from harness.rounds import Ratio
+from harness.targets import stream_ratio
 
 PROGRAM = Path(__file__).parent / "harness" / "stream_echo.py"
 KINDS = ("plain", "http2")
@@ -65,12 +65,6 @@ def measure(rounds: int = ROUNDS, mib: int = MIB) -> dict[str, list[float]]:
     return figures | {f"{server.kind}.cpu": server.cpu for server in servers}
 
 
-def ratio(figures: dict[str, list[float]], figure: str) -> Ratio:
-    """Of HTTP/2 to the bare echo."""
-    pairs = zip(figures[f"http2.{figure}"], figures[f"plain.{figure}"], strict=True)
-    return Ratio.of([ours / plain for ours, plain in pairs])
-
-
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -81,7 +75,7 @@ def main() -> None:
     machine.require_linux()
     figures = measure(options.rounds, options.mib)
     for figure in ("seconds", "cpu"):
-        found = ratio(figures, figure)
+        found = stream_ratio(figures, figure)
         print(f"{figure:8s} × {found.median:.2f} [{found.low:.2f} .. {found.high:.2f}] of a bare echo")
     if options.json:
         Path(options.json).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")

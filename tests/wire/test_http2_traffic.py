@@ -1,8 +1,9 @@
 """Much traffic on one connection: memory stays flat, a limit on streams loses no call, a window may fall below zero."""
 
+import gc
 import struct
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -161,3 +162,62 @@ def test_a_request_whose_window_falls_below_zero_comes_whole(window: int) -> Non
             client.receive(raw.frame(raw.WINDOW_UPDATE, 0, stream_id, struct.pack(">L", 33_333)), START)
         sent += client_peer.sent(client)
     assert b"".join(frame[3] for frame in sent) == client_peer.message(body)
+
+
+IDLE = 12 << 10
+"""Bytes of a connection that had some calls and is idle: 4 KiB without any, 7 KiB after five."""
+MOST = 768 << 10
+"""The most that a peer can leave behind on a connection without a stream: resets, header blocks, and both tables."""
+
+
+def traced(make: Callable[[], object], count: int) -> int:
+    """Bytes of each of so many objects."""
+    make()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        made = [make() for _ in range(count)]
+        gc.collect()
+        return tracemalloc.get_traced_memory()[0] // len(made)
+    finally:
+        tracemalloc.stop()
+
+
+def after_calls(calls: int) -> GrpcServer:
+    server = GrpcServer(LimitSettings(), START, authenticate)
+    server.receive(raw.HELLO + raw.frame(raw.SETTINGS, raw.ACK, 0), START)
+    for stream_id in range(1, 2 * calls, 2):
+        head = raw.frame(raw.HEADERS, raw.END_HEADERS, stream_id, BLOCKS[1])
+        for event in server.receive(head + raw.frame(raw.DATA, raw.END_STREAM, stream_id, MESSAGE), START):
+            event.call.sink.reply(SubmitReply(1, False, None))  # type: ignore[union-attr]
+        assert server.take_events() == []
+    server.take(1 << 20)
+    return server
+
+
+@pytest.mark.parametrize("calls", [0, 1, 5])
+def test_an_idle_connection_takes_little_memory(calls: int) -> None:
+    size = traced(lambda: after_calls(calls), 100)
+    record(f"an idle connection after {calls} calls", machine_bytes=size)
+    assert size < IDLE
+
+
+def test_what_a_peer_can_leave_behind_is_bounded() -> None:
+    def filled() -> GrpcServer:
+        server = GrpcServer(LimitSettings(), START, authenticate)
+        server.receive(raw.HELLO, START)
+        now = reset_many(server, START)
+        entry = b"\x40\x01x" + b"\x7f\xc9\x1e" + b"y" * 4_040  # one that leaves no room for others
+        for number in range(100):
+            refused = raw.block(path=f"/{number:03}") + b"\x83" * 150  # kept, with many fields
+            stream_id = 2 * (RESETS + number) + 1
+            block = entry if number == 0 else refused
+            server.receive(raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, stream_id, block), now + number)
+            server.take(1 << 20)
+        assert not server.closed and not server._streams and len(server.http2._decoder._kept) > 30
+        assert len(server.http2._over._ends) == MAX_CLOSED_STREAMS
+        return server
+
+    size = traced(filled, 1)
+    record("what a peer can leave behind on a connection", machine_bytes=size)
+    assert size < MOST

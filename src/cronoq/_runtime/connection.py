@@ -19,7 +19,7 @@ from cronoq._runtime.faults import TermEnded, describe
 from cronoq._runtime.transport import Transport
 from cronoq_sansio.clock import NEVER, seconds
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.limits import CLOSE_LINGER, CLOSE_TIMEOUT, WRITE_SIZE
+from cronoq_sansio.limits import CLOSE_LINGER, CLOSE_TIMEOUT, MAX_TURN, MIN_READ, READ_SIZE, WRITE_SIZE
 from cronoq_sansio.service.messages import Shutdown
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ class Connection:
         "_machine",
         "_nursery",
         "_over",
+        "_portion",
         "_scope",
         "_transport",
         "_unsent",
@@ -72,6 +73,8 @@ class Connection:
         self._writer: trio.Event | None = None
         self._failed = False
         self._over = False
+        self._portion = READ_SIZE
+        """Bytes of the next read."""
         self.peer = peer
         self.touched = False
         """Set by the performer: it is in the list of those to flush."""
@@ -177,7 +180,7 @@ class Connection:
                     if transport.unsent and self._writer is None:
                         self._write_later(b"")  # what TLS itself has to say
                     await transport.wait_readable()
-                    data = transport.try_receive()
+                    data = transport.try_receive(self._portion)
                     if data:
                         received(data)
                     elif data is not None:
@@ -195,6 +198,12 @@ class Connection:
             self._pass_on(self.flush())
         else:
             self._rearm()
+        spent = self._clock.now() - now
+        if spent > MAX_TURN:
+            # Small frames cost much per byte: others wait less for the next ones.
+            self._portion = max(self._portion // 2, MIN_READ)
+        elif self._portion < READ_SIZE and 4 * spent < MAX_TURN:
+            self._portion = min(2 * self._portion, READ_SIZE)
 
     def _keep_time(self) -> None:
         machine = self._machine

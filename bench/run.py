@@ -18,6 +18,7 @@ import client_bench
 import profile_rings
 import recovery_bench
 import server_bench
+import stream_bench
 from harness import machine, report
 from harness.processes import LOAD_CPU, pinned
 from harness.rounds import CASES
@@ -56,6 +57,8 @@ def measure(folder: Path, rounds: int) -> Measured:
     server = server_bench.measure(server_bench.DEFAULT_SERVERS, cases, rounds, folder)
     say("clients and workers beside grpcio, and imports")
     client, imports = client_bench.measure(folder, rounds)
+    say("one stream beside a bare echo")
+    stream = stream_bench.measure()
     profiles = []
     for case, servers in PROFILED.items():
         for store, bursts in servers:
@@ -63,7 +66,7 @@ def measure(folder: Path, rounds: int) -> Measured:
             profile = profile_rings.profile(CASES[case], store, bursts, folder)
             del profile["functions"]
             profiles.append(profile)
-    return Measured(server, engine, recovery, profiles, client, imports, facts)
+    return Measured(server, engine, recovery, profiles, client, imports, stream, facts)
 
 
 def say(what: str) -> None:

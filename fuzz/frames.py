@@ -47,6 +47,12 @@ def mutate(data: bytes, random: Random) -> bytes:
     return (data[:start] + b"".join(frames))[:MAX_INPUT]
 
 
+def mutate_behind_mode(data: bytes, random: Random) -> bytes:
+    """The frames behind the first byte of an input, and now and then that byte."""
+    changed = data[:1] + mutate(data[1:], random)
+    return bytes([random.randrange(256)]) + changed[1:] if random.randrange(3) == 0 else changed
+
+
 def changed_frame(frame: bytes, random: Random) -> bytes:
     """Another type, flags, stream or content; its length fits."""
     if len(frame) < HEAD:

@@ -5,6 +5,7 @@
 
 import json
 import re
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from harness import clients
 from harness.engine_figures import ABOUT
 from harness.rounds import CASES, Burst, Ratio, Results
-from harness.targets import TARGETS, Measured
+from harness.targets import TARGETS, Measured, stream_ratio
 
 PLACEHOLDER = re.compile(r"\{\{([a-z_0-9.]+)\}\}")
 NOTE = "<!-- Written by `make bench` from bench/performance.template.md and bench/results.json: change those. -->\n\n"
@@ -29,7 +30,8 @@ def load(path: Path) -> Measured:
     data = json.loads(path.read_text(encoding="utf-8"))
     server, client = _results(data["server"]), _results(data["client"])
     profiles, imports = data["profiles"], data["imports"]
-    return Measured(server, data["engine"], data["recovery"], profiles, client, imports, data["machine"])
+    stream = data["stream"]
+    return Measured(server, data["engine"], data["recovery"], profiles, client, imports, stream, data["machine"])
 
 
 def _results(data: dict[str, Any]) -> Results:
@@ -63,6 +65,7 @@ def values(measured: Measured) -> dict[str, str]:
         "profile": _profiles(measured.profiles),
         "client": _bursts(measured.client, clients.LOADS, "client"),
         "imports": _imports(measured.imports),
+        "stream": _stream(measured.stream),
         "rounds": str(len(next(iter(next(iter(measured.server.bursts.values())).values())))),
     }
     for profile in measured.profiles:
@@ -70,6 +73,16 @@ def values(measured: Measured) -> dict[str, str]:
             name = re.sub(r"[^a-z0-9]+", "_", ring.lower()).strip("_")
             known[f"share.{profile['case']}.{profile['store']}.{name}"] = f"{share:.0%}"
     return known
+
+
+def _stream(figures: dict[str, list[float]]) -> str:
+    kinds = {"plain": "a bare echo", "http2": "one HTTP/2 stream"}
+    rows = []
+    for kind, about in kinds.items():
+        medians = [statistics.median(figures[f"{kind}.{figure}"]) for figure in ("seconds", "cpu")]
+        rows.append([about, *(f"{median * 1e3:.0f} ms" for median in medians)])
+    ratios = [figure(stream_ratio(figures, name)) for name in ("seconds", "cpu")]
+    return table(["a round", "time", "processor time of both ends"], [*rows, ["ratio", *ratios]])
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:

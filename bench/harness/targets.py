@@ -17,6 +17,7 @@ class Measured:
     profiles: list[dict[str, Any]]
     client: Results
     imports: dict[str, float]
+    stream: dict[str, list[float]]
     machine: dict[str, Any]
 
 
@@ -46,6 +47,16 @@ def _ratio(case: str, server: str, base: str, figure: str) -> Callable[[Measured
 
 def _client(load: str, client: str) -> Callable[[Measured], Ratio]:
     return lambda measured: measured.client.ratio(load, client, "grpcio", "cpu_us")
+
+
+def _stream(figure: str) -> Callable[[Measured], Ratio]:
+    return lambda measured: stream_ratio(measured.stream, figure)
+
+
+def stream_ratio(figures: dict[str, list[float]], figure: str) -> Ratio:
+    """`seconds` or `cpu` of one HTTP/2 stream, of a bare echo's, round by round."""
+    pairs = zip(figures[f"http2.{figure}"], figures[f"plain.{figure}"], strict=True)
+    return Ratio.of([ours / plain for ours, plain in pairs])
 
 
 def _imports(measured: Measured) -> Ratio:
@@ -106,6 +117,10 @@ LOADING = (
 CALLING = (
     "Frames, header blocks, gRPC and flow control are Python here and C in grpcio, and so is the check of a"
     " specification before it is sent."
+)
+STREAMING = (
+    "A frame of the largest size is cut out of what was read, counted against two windows, told as an event and put"
+    " into a write again; a bare echo hands on what it reads, whatever it is."
 )
 WORKING = (
     "Each lease is a task of the event loop in a cancel scope of its own, by way of anyio, and its heartbeats and its"
@@ -256,6 +271,16 @@ TARGETS: tuple[Target, ...] = (
             WORKING,
         )
         for client, name in (("asyncio", "asyncio"), ("trio", "Trio"))
+    ),
+    *(
+        Target(
+            f"{what} of 64 KiB payloads there and back in one HTTP/2 stream, of a bare Trio echo's",
+            1.5,
+            False,
+            _stream(figure),
+            STREAMING,
+        )
+        for what, figure in (("time", "seconds"), ("processor time of both ends", "cpu"))
     ),
     Target(
         "time of `import cronoq.client`, of `import trio`'s",

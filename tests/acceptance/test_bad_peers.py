@@ -46,7 +46,7 @@ PEERS = {
     "preface and half a SETTINGS frame": PREFACE + SETTINGS[:5],
     "preface and another frame first": PREFACE + frame(6, 0, 0, bytes(8)),
     "wrong preface": b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n" + SETTINGS,
-    "a frame that is too large": PREFACE + SETTINGS + frame(0, 0, 1, bytes(16_385)),
+    "a frame that is too large": PREFACE + SETTINGS + frame(0, 0, 1, bytes(65_537)),
     "DATA on a stream that nobody opened": PREFACE + SETTINGS + frame(0, 0, 1, b"x"),
     "HEADERS that are no HPACK": PREFACE + SETTINGS + frame(1, 5, 1, b"\xff" * 30),
     "WINDOW_UPDATE of nothing": PREFACE + SETTINGS + frame(8, 0, 0, bytes(4)),

@@ -3,9 +3,12 @@
 import sys
 from pathlib import Path
 
+import anyio
 import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
+from cronoq.client import Client as OurClient
+from cronoq.client import Submitted
 from tests.acceptance.clients import Status, connect, reference, submission
 from tests.acceptance.server import HANG, Server
 from tests.acceptance.workers import serving
@@ -33,6 +36,24 @@ def test_500_parallel_calls_over_a_limit_of_100(server: Server) -> None:
             answers = [call.result() for call in calls]
     assert len({answer.id for answer in answers}) == 500
     assert {answer.result.status for answer in answers} == {pb.TASK_STATUS_SUCCEEDED}
+
+
+def test_500_parallel_calls_of_our_client_over_a_limit_of_100(server: Server) -> None:
+    answers: list[Submitted] = []
+
+    async def submit(client: OurClient, number: int) -> None:
+        answers.append(await client.submit(b"", key=f"ours{number}", wait=True))
+
+    async def main() -> None:
+        with anyio.fail_after(HANG):
+            async with OurClient(server.address) as client, anyio.create_task_group() as tasks:
+                for number in range(500):
+                    tasks.start_soon(submit, client, number)
+
+    with connect(server.address) as other, serving(other.channel):
+        anyio.run(main, backend="trio")
+    assert len({answer.id for answer in answers}) == 500
+    assert all(answer.result is not None and answer.result.ok for answer in answers)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory of another process is read from /proc")

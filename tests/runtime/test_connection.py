@@ -1,6 +1,6 @@
 """One connection on memory transports: always read, written once per read, its time kept, its failure its own."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -14,7 +14,7 @@ from cronoq._runtime.faults import TermEnded
 from cronoq._runtime.transport import MemoryTransport, memory_pair
 from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import WRITE_SIZE
+from cronoq_sansio.limits import MAX_TURN, MIN_READ, READ_SIZE, WRITE_SIZE
 from cronoq_sansio.service.messages import Shutdown
 from cronoq_sansio.wire.peer_limits import PeerLimit
 
@@ -38,8 +38,13 @@ class FakeWire:
         self.frames = 0
         self.credit = (False, False)
         self.refused = False
+        self.reads: list[int] = []
+        self.work: Callable[[], None] = lambda: None
+        """What a read costs."""
 
     def receive(self, data: bytes, now: int) -> list[Any]:
+        self.reads.append(len(data))
+        self.work()
         if b"bug" in data:
             raise KeyError("a bug in the machine")
         if b"close" in data:
@@ -168,6 +173,19 @@ async def test_all_events_of_a_read_are_one_call_and_one_write(
     assert await line.exchange(b"a\nb\na\n") == b"121"
     assert lobby.calls == 1
     assert [size for size in line.machine.taken if size] == [3]
+
+
+async def test_reads_that_cost_much_become_small_and_grow_again(autojump_clock: MockClock, line: Line) -> None:
+    """Else a peer that sends the smallest frames makes all others wait for tens of thousands of them."""
+    machine = line.machine
+    machine.work = lambda: autojump_clock.jump(2 * MAX_TURN / SECOND)
+    await line.exchange(bytes(4 * READ_SIZE))
+    assert machine.reads[:3] == [READ_SIZE, READ_SIZE // 2, READ_SIZE // 4]
+    assert min(machine.reads[:20]) == MIN_READ and sum(machine.reads) == 4 * READ_SIZE
+    machine.reads.clear()
+    machine.work = lambda: None
+    await line.exchange(bytes(4 * READ_SIZE))
+    assert machine.reads[:3] == [MIN_READ, 2 * MIN_READ, 4 * MIN_READ] and READ_SIZE in machine.reads
 
 
 async def test_what_the_machine_says_by_itself_is_written(autojump_clock: MockClock, line: Line) -> None:

@@ -144,10 +144,9 @@ PLAYS |= {limit: flood(limit, data) for limit, data in FLOODS.items()}
 @of(peer_limits.UNREAD_REPLIES)
 async def too_many_answers_that_nobody_reads(scene: Scene) -> None:
     peer = scene.connect(SMALL)
-    block = raw.block(path="/" + "x" * 1_000)
     await scene.say(peer, called())
-    for at in range(3, 4_000, 2):
-        await scene.say(peer, head(at, block, end=True))
+    for at in range(3, 10_000, 2):  # another answer each time: one that comes again takes a few bytes
+        await scene.say(peer, head(at, raw.block(path=f"/{at:x>1000}"), end=True))
         if scene.counted():
             break
     assert peer.try_receive()
@@ -438,7 +437,7 @@ async def test_who_has_not_had_a_call_goes_with_the_others_of_a_hostile_address(
     for peer in hostile:
         await scene.hear(peer)
     counted = scene.counted()
-    assert counted["resets"] <= 8 and counted["kept_out"] == 100 - counted["resets"]
+    assert counted.get("resets", 0) <= 12 and counted["kept_out"] == 100 - counted.get("resets", 0)
     for peer in (calm, other):
         await scene.say(peer, PING if peer is calm else called())
         assert peer.try_receive()

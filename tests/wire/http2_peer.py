@@ -6,7 +6,15 @@ from hpack import Encoder
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire.http2_client import Http2Client
-from cronoq_sansio.wire.http2_events import ClientSideEvent, Settled, WindowOpened
+from cronoq_sansio.wire.http2_events import (
+    Answer,
+    ClientSideEvent,
+    Data,
+    Response,
+    Settled,
+    Trailers,
+    WindowOpened,
+)
 from tests.wire import raw
 
 START = 1_000 * SECOND
@@ -68,3 +76,17 @@ def output(machine: Http2Client) -> list[tuple[int, int, int, bytes]]:
 
 def goaway(last: int, code: int = 0, why: bytes = b"") -> bytes:
     return raw.frame(raw.GOAWAY, 0, 0, number(last) + number(code) + why)
+
+
+def told(events: list[ClientSideEvent]) -> list[Plain]:
+    """Events in one form, however an answer was recognised: its head, its content joined, its end."""
+    found: list[Plain] = []
+    for event in events:
+        if isinstance(event, Answer):
+            found.append((Response, event.stream_id, event.headers.fields, False))
+            if event.data:
+                found.append((Data, event.stream_id, event.data, len(event.data), False))
+            found.append((Trailers, event.stream_id, event.trailers.fields))
+        elif not isinstance(event, Data) or event.size or event.ended:
+            found += plain([event])
+    return found

@@ -82,7 +82,7 @@ MALFORMED: list[list[tuple[bytes, bytes]]] = [
     [*REQUEST, (b"content-length", b"5"), (b"content-length", b"5")],
     [*REQUEST, (b"content-length", b"99999999999999999999")],
 ]
-BODIES = [b"", b"x", b"12345", b"\0" * 40, b"y" * 5_000, b"z" * 16_384]
+BODIES = [b"", b"x", b"12345", b"\0" * 40, b"y" * 5_000, b"z" * 16_384, b"w" * 65_536]
 SETTINGS_BODIES = [
     struct.pack(">HL", name, number)
     for name, number in [
@@ -161,7 +161,7 @@ class Writer:
 
     def data(self, stream_id: int, body: bytes, end: bool, pad: int) -> None:
         flags = (raw.END_STREAM if end else 0) | (raw.PADDED if pad else 0)
-        body = padded(body, pad)[: 16_384 + (pad == 9)] if pad else body
+        body = padded(body, pad)[: 65_536 + (pad == 9)] if pad else body
         self.steps.append(raw.frame(raw.DATA, flags, stream_id, body))
 
     def damage(self, which: int, at: int, by: int) -> None:

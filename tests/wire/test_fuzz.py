@@ -14,7 +14,7 @@ from fuzz import engine
 
 ROOT = Path(__file__).parents[2]
 TARGETS = sorted(path.name for path in engine.CORPUS.iterdir())
-HELPERS = {"engine", "frames"}
+HELPERS = {"bounds", "engine", "frames"}
 TRIES = 200
 
 

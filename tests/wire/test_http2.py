@@ -117,7 +117,7 @@ def test_our_settings() -> None:
     machine.receive(raw.PREFACE, START)
     (kind, flags, stream_id, body), window = output(machine)
     assert (kind, flags, stream_id) == (raw.SETTINGS, 0, 0)
-    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_535, 5: 16_384, 6: 16_384}
+    assert dict(struct.iter_unpack(">HL", body)) == {3: 7, 4: 65_536, 5: 65_536, 6: 16_384}
     assert window == (raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", limits.CONNECTION_WINDOW - 65_535))
 
 
@@ -139,8 +139,8 @@ def test_the_first_frame_must_be_settings(first: bytes) -> None:
 # --- limits
 
 FAULTS: dict[str, tuple[bytes, int]] = {
-    "frame of 16,385 bytes, first nine bytes only": (
-        b"\0\x40\x01" + bytes([raw.DATA, 0]) + b"\0\0\0\1",
+    "frame of 65,537 bytes, first nine bytes only": (
+        b"\1\0\1" + bytes([raw.DATA, 0]) + b"\0\0\0\1",
         FRAME_SIZE_ERROR,
     ),
     "DATA on an idle stream": (raw.frame(raw.DATA, 0, 1, b"x"), PROTOCOL_ERROR),
@@ -485,3 +485,20 @@ def test_the_first_ping_does_not_wait_for_the_time_of_the_preface(interval: int)
     machine.receive(raw.HELLO, START)
     assert armed == START + limits.PREFACE_TIMEOUT
     assert min(armed, machine.due) == min(armed, START + interval)
+
+
+def test_replies_among_output_that_never_ends_are_no_flood() -> None:
+    """A peer that reads a large answer and measures the path with pings meanwhile; there is always more to write."""
+    machine = greeted()
+    update = raw.frame(raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", 1 << 30))
+    machine.receive(raw.settings(initial_window_size=1 << 30) + update, START)
+    machine.receive(raw.frame(raw.HEADERS, 5, 1, raw.block()), START)
+    machine.send_headers(1, [(b":status", b"200")])
+    machine.send_data(1, bytes(10_000))
+    pings = 0
+    for _ in range(2 * limits.MAX_UNSENT_CONTROL // 17):
+        machine.send_data(1, bytes(1_000))
+        assert machine.receive(raw.frame(raw.PING, 0, 0, b"12345678"), START) == []
+        pings += machine.take(9 + 1_000 + 17).count(b"12345678")
+        assert machine.wants_write()
+    assert pings > 2_000

@@ -269,7 +269,7 @@ def test_a_length_that_is_kept() -> None:
 # --- rules of the connection
 
 BREACHES: dict[str, tuple[bytes, int]] = {
-    "a frame that is too long": (b"\x00\x40\x01\x00\x00\x00\x00\x00\x01", words.FRAME_SIZE_ERROR),
+    "a frame that is too long": (b"\x01\x00\x01\x00\x00\x00\x00\x00\x01", words.FRAME_SIZE_ERROR),
     "push": (raw.frame(raw.PUSH_PROMISE, raw.END_HEADERS, 1, number(2)), words.PROTOCOL_ERROR),
     "data on no stream": (data(0, b"x"), words.PROTOCOL_ERROR),
     "data on a stream to come": (data(5, b"x"), words.PROTOCOL_ERROR),

@@ -257,3 +257,15 @@ def test_what_is_remembered_of_streams_that_are_over_is_bounded() -> None:
     assert over.state(4 * MAX_CLOSED_STREAMS - 1) == S.RESET
     assert over.state(1) == S.DROPPED, "how it has ended is forgotten: what comes for it is not held against the peer"
     assert over.state(4 * MAX_CLOSED_STREAMS + 1) == S.ENDED
+
+
+def test_no_stream_follows_the_last_one() -> None:
+    """The highest bit of an id is not looked at (RFC 9113 section 4.1): behind the last comes the first."""
+    machine = Http2Server(max_streams=9, ping_interval=20 * SECOND, ping_timeout=20 * SECOND, now=START)
+    head = raw.frame(raw.HEADERS, raw.END_HEADERS, 2**31 - 3, raw.block())
+    machine.receive(raw.HELLO + head, START)
+    whole = [raw.frame(raw.HEADERS, raw.END_HEADERS, 1, raw.block()), raw.frame(raw.DATA, raw.END_STREAM, 1, b"x")]
+    for stream_id in (2**31 - 1, 2**31 + 1):
+        data = b"".join(frame[:5] + struct.pack(">L", stream_id) + frame[9:] for frame in whole)
+        events = machine.receive(data, START)
+    assert events == [Failed("HEADERS on a stream that was not opened")] and machine.closed

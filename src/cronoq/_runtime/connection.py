@@ -23,6 +23,9 @@ from cronoq_sansio.limits import (
     CLOSE_LINGER,
     CLOSE_TIMEOUT,
     MAX_CLOSE_DISCARD,
+    MAX_TURN,
+    MIN_READ,
+    READ_SIZE,
     STREAM_STALL_TIMEOUT,
     USELESS_CONNECTION,
     WRITE_SIZE,
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 log = get_logger("connection")
 
 
+_LARGE = 4 * MIN_READ  #: a read that may be worth a look at what of it was useless: some 1,000 frames
+
+
 class Connection:
     """Owns a transport and a machine, for as long as `run` runs."""
 
@@ -51,6 +57,7 @@ class Connection:
         "_machine",
         "_nursery",
         "_over",
+        "_portion",
         "_scope",
         "_transport",
         "_unsent",
@@ -84,6 +91,8 @@ class Connection:
         self._failed = False
         self._over = False
         self._debt = 0
+        self._portion = READ_SIZE
+        """Bytes of the next read."""
         self.peer = peer
         self.touched = False
         """Set by the performer: it is in the list of those to flush."""
@@ -206,7 +215,7 @@ class Connection:
                     if transport.unsent and self._writer is None:
                         self._write_later(b"")  # what TLS itself has to say
                     await transport.wait_readable()
-                    data = transport.try_receive()
+                    data = transport.try_receive(self._portion)
                     if data:
                         received(data)
                     elif data is not None:
@@ -221,12 +230,20 @@ class Connection:
             return
         now = self._clock.now()
         events = machine.receive(data, now)
+        if len(data) > _LARGE and self.guest is not None:
+            self.guest.settle()  # whoever floods through many connections at a time does so in turns
         if events:
             self._lobby.handle(self, events, now)
         if machine.wants_write():
             self._pass_on(self.flush())
         else:
             self._rearm()
+        spent = self._clock.now() - now
+        if spent > MAX_TURN:
+            # Small frames cost much per byte: others wait less for the next ones.
+            self._portion = max(self._portion // 2, MIN_READ)
+        elif self._portion < READ_SIZE and 4 * spent < MAX_TURN:
+            self._portion = min(2 * self._portion, READ_SIZE)
 
     def _keep_time(self) -> None:
         machine = self._machine

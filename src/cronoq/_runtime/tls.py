@@ -18,7 +18,7 @@ import trio
 
 from cronoq._runtime.transport import Transport
 from cronoq.errors import StartError
-from cronoq_sansio.limits import MAX_CONFIG_FILE, MAX_TLS_UNSENT, TLS_RECORD
+from cronoq_sansio.limits import MAX_CONFIG_FILE, MAX_TLS_UNSENT, READ_SIZE, TLS_RECORD
 from cronoq_sansio.settings import TlsSettings
 
 GRPC_PROTOCOLS = ("h2",)
@@ -86,10 +86,10 @@ class TlsTransport:
         self._flush()
         return taken
 
-    def try_receive(self) -> bytes | None:
+    def try_receive(self, most: int = READ_SIZE) -> bytes | None:
         """All plaintext of one read below; `b""` after close_notify. `ConnectionResetError` at any other end."""
         self._arrived = False
-        data = self._below.try_receive()
+        data = self._below.try_receive(most)
         if self._ended:
             return data
         if data:

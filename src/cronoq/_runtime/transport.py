@@ -28,8 +28,8 @@ class Transport(Protocol):
     def try_send(self, data: bytes | memoryview) -> int:
         """Send what fits now; returns how many bytes that was, 0 when nothing does."""
 
-    def try_receive(self) -> bytes | None:
-        """What has arrived, about `READ_SIZE` bytes at most; `b""` at the end, None when nothing is there yet."""
+    def try_receive(self, most: int = READ_SIZE) -> bytes | None:
+        """What has arrived, about `most` bytes; `b""` at the end, None when nothing is there yet."""
 
     def wait_readable(self) -> Awaitable[None]:
         """Until `try_receive` has something to say."""
@@ -72,10 +72,10 @@ class SocketTransport:
         except BlockingIOError:
             return 0
 
-    def try_receive(self) -> bytes | None:
+    def try_receive(self, most: int = READ_SIZE) -> bytes | None:
         """Take what the socket's buffer has."""
         try:
-            return self.recv(READ_SIZE)
+            return self.recv(most)
         except BlockingIOError:
             return None
 
@@ -135,12 +135,12 @@ class MemoryTransport:
             pipe.changed.unpark_all()
         return len(taken)
 
-    def try_receive(self) -> bytes | None:
+    def try_receive(self, most: int = READ_SIZE) -> bytes | None:
         """Take what has arrived. `ConnectionResetError` when the peer has broken the connection."""
         pipe = self._incoming
         if pipe.data:
-            data = bytes(pipe.data[:READ_SIZE])
-            del pipe.data[:READ_SIZE]
+            data = bytes(pipe.data[:most])
+            del pipe.data[:most]
             pipe.changed.unpark_all()
             return data
         if pipe.broken:

@@ -31,16 +31,32 @@ _STEP = INITIAL_WINDOW // 2  #: small messages get credit in portions of this, s
 
 
 class Credit:
-    """Of one connection. `streams` is the connection's own table, oldest first; only looked at."""
+    """Of one connection. Many streams may wait for credit: they are not all looked at for each read."""
 
-    __slots__ = ("_bound", "_hold_calls", "_hold_workers", "_http2", "_streams", "promised", "unfinished", "withheld")
+    __slots__ = (
+        "_bound",
+        "_changed",
+        "_due",
+        "_hold_calls",
+        "_hold_workers",
+        "_http2",
+        "_unfinished",
+        "promised",
+        "unfinished",
+        "withheld",
+    )
 
-    def __init__(self, http2: "Http2", streams: "dict[int, GrpcStream]", max_message_bytes: int) -> None:
+    def __init__(self, http2: "Http2", max_message_bytes: int) -> None:
         self._http2 = http2
-        self._streams = streams
         self._bound = max_message_bytes
         self._hold_calls = False
         self._hold_workers = False
+        self._changed = False
+        """Any stream may get credit that did not before."""
+        self._due: list[GrpcStream] = []
+        """Streams that are new in `withheld`."""
+        self._unfinished: dict[int, GrpcStream] = {}
+        """Streams with an unfinished message, the one that was begun first before the others."""
         self.unfinished = 0
         """Bytes of messages that are not complete, of all streams."""
         self.promised = 0
@@ -52,6 +68,7 @@ class Credit:
         """Start or stop withholding."""
         self._hold_calls = calls
         self._hold_workers = workers
+        self._changed = True
         self.give()
 
     def note(self, stream: "GrpcStream", size: int) -> None:
@@ -63,29 +80,45 @@ class Credit:
             due = 2 * stream.window < min(wanted, MESSAGE_WINDOW)
         else:
             due = stream.window + stream.unfinished <= _STEP
-        if due:
+        if due and stream.id not in self.withheld:
             self.withheld[stream.id] = stream
+            self._due.append(stream)
 
     def count(self, stream: "GrpcStream", size: int) -> None:
         """The stream holds `size` bytes of an unfinished message now."""
-        if size != stream.unfinished:
-            self.unfinished += size - stream.unfinished
+        before = stream.unfinished
+        if size != before:
+            if not before:
+                self._unfinished[stream.id] = stream
+            elif not size:
+                del self._unfinished[stream.id]
+            self.unfinished += size - before
             stream.unfinished = size
             self._promise(stream)
 
     def drop(self, stream: "GrpcStream") -> None:
         """Nothing more is expected of the stream."""
         self.unfinished -= stream.unfinished
-        self.promised -= stream.promised
-        stream.unfinished = stream.promised = 0
+        self._unfinished.pop(stream.id, None)
         self.withheld.pop(stream.id, None)
+        stream.unfinished = 0
+        self._promises(stream, 0)
 
     def give(self) -> None:
         """Credit whoever is due and may have it."""
         if not self.withheld:
+            self._due.clear()
             return
-        oldest = next((stream for stream in self._streams.values() if stream.unfinished), None)
-        for stream in list(self.withheld.values()):
+        oldest = next(iter(self._unfinished.values()), None)
+        if self._changed:
+            found = list(self.withheld.values())
+            self._changed = False
+        else:
+            found = self._due if oldest is None else [*self._due, oldest]
+        self._due = []
+        for stream in found:
+            if stream.id not in self.withheld:
+                continue
             if self._hold_workers if stream.route.streaming else self._hold_calls:
                 continue
             room = INITIAL_WINDOW - stream.unfinished
@@ -101,6 +134,11 @@ class Credit:
                 self._promise(stream)
 
     def _promise(self, stream: "GrpcStream") -> None:
-        beyond = max(0, stream.unfinished + stream.window - INITIAL_WINDOW)
-        self.promised += beyond - stream.promised
+        self._promises(stream, max(0, stream.unfinished + stream.window - INITIAL_WINDOW))
+
+    def _promises(self, stream: "GrpcStream", beyond: int) -> None:
+        before = self.promised
+        self.promised = after = before + beyond - stream.promised
         stream.promised = beyond
+        if after <= self._bound < before:
+            self._changed = True

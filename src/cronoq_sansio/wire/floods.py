@@ -10,6 +10,7 @@ from cronoq_sansio.limits import (
     EMPTY_DATA_BURST,
     EMPTY_DATA_RATE,
     FIRST_REFUSALS,
+    MAX_UNSENT_CONTROL,
     PING_BURST,
     PING_RATE,
     PRIORITIES_PER_STREAM,
@@ -52,6 +53,39 @@ class Bucket:
         """How many are not paid back."""
         gained = max(0, now - self._at) * self._gain
         return max(0, self.burst - self.level - gained) // SECOND
+
+
+class Replies:
+    """Replies to what carries nothing, as long as they wait in the output: how many bytes, or a little more than that.
+
+    They are counted up to a mark and behind it. What is behind it counts alone once the mark was sent.
+    """
+
+    __slots__ = ("_behind", "_mark", "waiting")
+
+    def __init__(self) -> None:
+        self.waiting = 0
+        """Bytes of them."""
+        self._behind = 0
+        self._mark = 0
+        """How many bytes of the output it is to the mark."""
+
+    def add(self, size: int, unsent: int) -> bool:
+        """One of `size` bytes is the last of `unsent` now; False when too many wait: the peer does not read."""
+        if self.waiting:
+            self._behind += size
+        else:
+            self._mark = unsent
+        self.waiting += size
+        return self.waiting <= MAX_UNSENT_CONTROL
+
+    def sent(self, size: int, unsent: int) -> None:
+        """The first `size` bytes were taken, `unsent` are left."""
+        self._mark -= size
+        if not unsent:
+            self.waiting = self._behind = 0
+        elif self._mark <= 0:
+            self.waiting, self._behind, self._mark = self._behind, 0, unsent
 
 
 class Floods:

@@ -81,11 +81,13 @@ class GrpcServer:
         """Every other stream until its trailers are out or it was reset, oldest first."""
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
-        self._crowded: deque[GrpcStream] = deque()
-        self._woken: deque[GrpcStream] = deque()
-        """Blocked streams that are still to be looked at while the connection's window lasts, since it was opened."""
-        self._reopened = False
-        """It was opened: all blocked streams are to be looked at."""
+        """By stream: those that wait for their own windows …"""
+        self._starved: dict[int, GrpcStream] = {}
+        """… for that of the connection, oldest first; they count as ready while it is open …"""
+        self._narrow: dict[int, GrpcStream] = {}
+        """… and until it has room for a whole event."""
+        self._initial_window = self.http2.initial_window
+        self._crowded: dict[int, GrpcStream] = {}
         self._encoded = 0
         """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
@@ -96,7 +98,7 @@ class GrpcServer:
         """A call of this peer was admitted."""
         self.exceeded: list[PeerLimit] = []
         """Limits that the peer has exceeded; whoever tells of them empties the list."""
-        self._credit = Credit(self.http2, self._streams, limits.max_message_bytes)
+        self._credit = Credit(self.http2, limits.max_message_bytes)
         self._stalls = Stalls()
 
     @property
@@ -167,11 +169,13 @@ class GrpcServer:
         if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
             if self._given_up:
                 return None
-            found = look(headers.fields, self._authenticate)
+            found = admitted
+            if type(found) is not Refused or found.authenticate is not self._authenticate:
+                found = headers.memo = look(headers.fields, self._authenticate)
             if isinstance(found, Refused):
                 self._refuse(stream_id, found)
                 return None
-            admitted = headers.memo = found
+            admitted = found
             self.proven = True
         refused = None if self._refusal is None else self._refusal()
         if refused is None:
@@ -324,22 +328,19 @@ class GrpcServer:
             if stream is not None:
                 self.schedule(stream)
             return
-        # A peer may say this again and again, for a byte each time: `take` looks at no more streams than that serves.
-        self._reopened = bool(self._blocked)
-
-    def _next_woken(self) -> GrpcStream | None:
-        """A blocked stream that may send now; None = no more of them."""
-        if self._reopened:
-            self._reopened = False
-            self._woken = deque(self._blocked.values())
-        http2, woken = self.http2, self._woken
-        while woken and http2.window > 0:
-            stream = woken.popleft()
-            if stream.id in self._blocked and http2.sendable(stream.id) > 0:
-                del self._blocked[stream.id]
-                return stream
-        woken.clear()
-        return None
+        # A peer may say this for each byte: only those are tried that the connection has room for.
+        room = self.http2.window
+        for stream in list(self._narrow.values()):
+            if stream.need > room:
+                break
+            room -= stream.need
+            del self._narrow[stream.id]
+            self.schedule(stream)
+        if self.http2.initial_window != self._initial_window:
+            self._initial_window = self.http2.initial_window
+            blocked, self._blocked = self._blocked, {}
+            for stream in blocked.values():
+                self.schedule(stream)
 
     def _on_failed(self, event: http2.Failed, events: list[ServiceEvent]) -> None:
         if event.limit is not None:
@@ -356,39 +357,46 @@ class GrpcServer:
 
     def wants_write(self) -> bool:
         """Whether `take` has something."""
-        return bool(self._ready or self._reopened or self._woken) or self.http2.wants_write()
+        connection = self.http2
+        return bool(self._ready) or connection.wants_write() or (bool(self._starved) and connection.window > 0)
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
-        ready, connection = self._ready, self.http2
+        ready, starved, connection = self._ready, self._starved, self.http2
         room = limit - connection.unsent
         while room > 0:
-            woken = None
-            if ready:
+            if starved and connection.window > 0:
+                stream = starved.pop(next(iter(starved)))
+            elif ready:
                 stream = ready.popleft()
                 stream.ready = False
-            elif (self._reopened or self._woken) and (woken := self._next_woken()) is not None:
-                stream = woken
             else:
                 break
             if stream.over:
                 continue
             if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
                 stream.crowded = True
-                self._crowded.append(stream)
+                self._crowded[stream.id] = stream
                 continue
             room -= stream.pump() + _HEADERS_ESTIMATE
             if stream.blocked:
-                self._blocked[stream.id] = stream
-                if woken is not None and 0 < connection.window == connection.sendable(stream.id):
-                    self._woken.clear()  # an event does not fit: the others have their turn when the window opens
+                self._park(stream)
             elif stream.unsent:
                 self.schedule(stream)
-        return connection.take(limit, more=bool(ready or self._reopened or self._woken))
+        return connection.take(limit, more=bool(ready))
+
+    def _park(self, stream: GrpcStream) -> None:
+        """The windows have no room for what the stream has to send."""
+        if stream.need > self.http2.window:
+            self._narrow[stream.id] = stream
+        elif self.http2.window <= 0:
+            self._starved[stream.id] = stream
+        else:
+            self._blocked[stream.id] = stream
 
     def prompt(self) -> bool:
         """Whether an answer may be put into the output at once: there is room, and nobody waits for it."""
-        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready
+        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready and not self._starved
 
     def grow(self, quick: QuickCall) -> GrpcStream:
         """A call whose answer has to wait becomes a stream."""
@@ -404,6 +412,7 @@ class GrpcServer:
     def forget_call(self, quick: QuickCall) -> None:
         """The call is over: its answer is out, or it was reset."""
         quick.over = True
+        quick.call = None  # each knows the other: nothing would be freed before the next collection of garbage
         self._calls.pop(quick.id, None)
 
     def _end_call(self, quick: QuickCall, events: list[ServiceEvent]) -> None:
@@ -428,8 +437,8 @@ class GrpcServer:
         """
         self._encoded += size
         if self._crowded and self._encoded <= self._limits.max_message_bytes:
-            crowded, self._crowded = self._crowded, deque()
-            for stream in crowded:
+            crowded, self._crowded = self._crowded, {}
+            for stream in crowded.values():
                 if stream.crowded:
                     self.schedule(stream)
 
@@ -494,7 +503,8 @@ class GrpcServer:
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
             self._credit.drop(stream)
-            self._blocked.pop(stream.id, None)
+            for waiting in (self._blocked, self._starved, self._narrow, self._crowded):
+                waiting.pop(stream.id, None)
 
     def _fail_stream(self, stream: GrpcStream, rejection: Rejection, events: list[ServiceEvent]) -> None:
         """The peer sent something that ends the stream."""
@@ -518,8 +528,6 @@ class GrpcServer:
             else:
                 self._end_stream(stream, why, events)
         self._ready.clear()
-        self._woken.clear()
-        self._reopened = False
 
     # --- time
 

@@ -16,6 +16,7 @@ from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, 
 from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
 
 Authenticate = Callable[[Headers], Principal | Rejection]
+_MAX_PATH = 256  #: bytes of a path that an error repeats: a path of one byte, by its index, may be one of 4 KiB
 _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
 
 
@@ -46,9 +47,11 @@ class Admitted:
 class Refused:
     """What somebody is told who may not."""
 
-    __slots__ = ("fields", "text", "trailers")
+    __slots__ = ("authenticate", "fields", "text", "trailers")
 
     def __init__(self, fields: Sequence[Field], text: bytes, trailers: Headers) -> None:
+        self.authenticate: Authenticate | None = None
+        """Whoever has looked."""
         self.fields = fields
         self.text = text
         """Content for somebody who does not speak gRPC; where there is none, all is one block."""
@@ -58,18 +61,21 @@ class Refused:
 def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused:
     """What a header list asks for, or what its sender is told."""
     fields = dict(headers)
-    refusal = _refuse_http(fields, len(headers))
-    if refusal is not None:
-        return refusal
-    found = _judge(fields, headers, authenticate)
-    return found if isinstance(found, Admitted) else Refused(status.RESPONSE, b"", status.trailers(found))
+    refused = _refuse_http(fields, len(headers))
+    if refused is None:
+        found = _judge(fields, headers, authenticate)
+        if isinstance(found, Admitted):
+            return found
+        refused = Refused(status.RESPONSE, b"", status.trailers(found))
+    refused.authenticate = authenticate
+    return refused
 
 
 def _judge(fields: dict[bytes, bytes], headers: list[Field], authenticate: Authenticate) -> Admitted | Rejection:
     path = fields.get(b":path", b"")
     route = ROUTES.get(path)
     if route is None:
-        return Rejection(Code.UNIMPLEMENTED, f"unknown method {path.decode('utf-8', 'replace')}")
+        return Rejection(Code.UNIMPLEMENTED, f"unknown method {path[:_MAX_PATH].decode('utf-8', 'replace')}")
     metadata = application_metadata(headers)
     if metadata is None:
         return invalid("metadata: a -bin value is not base64")

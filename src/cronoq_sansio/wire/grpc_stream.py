@@ -46,6 +46,7 @@ class GrpcStream:
         "gzip",
         "headers_sent",
         "id",
+        "need",
         "over",
         "partial",
         "principal",
@@ -101,7 +102,9 @@ class GrpcStream:
         self.ready = False
         """Stands in the connection's list of streams to send from."""
         self.blocked = False
-        """Waits for the peer to open its window."""
+        """Waits for the peer to open its window …"""
+        self.need = 0
+        """… for so many bytes at least: an event goes out whole."""
         self.crowded = False
         """Waits for another stream's message to be sent: see `GrpcServer.count_encoded`."""
         # stalls: see GrpcServer._scan
@@ -250,7 +253,9 @@ class GrpcStream:
             message = encode(queue[0])
             size += PREFIX_SIZE + len(message)
             if size > room and (parts or size <= self.connection.http2.widest_window):
+                self.need = 0 if parts else size
                 break
+            self.need = 0
             queue.popleft()
             parts.append(PREFIX.pack(0, len(message)))
             parts.append(message)

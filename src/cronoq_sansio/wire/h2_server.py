@@ -38,6 +38,7 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 from cronoq_sansio import limits
 from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.wire import frames, peer_limits
+from cronoq_sansio.wire.floods import Replies
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.hpack_tables import Field
@@ -45,7 +46,7 @@ from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset,
 from cronoq_sansio.wire.peer_limits import PeerLimit
 
 MAX_STREAM_ID = 2**31 - 1
-MAX_DATA = 4 * limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
+MAX_DATA = limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
 PING = b"cronoq\0\0"  #: payload of our own pings
 
 _REMOTE_ENDED, _LOCAL_ENDED = 1, 2
@@ -80,7 +81,8 @@ class H2Server:
         self._out = bytearray()
         self._dirty = False
         """h2 holds output that is not in `_out` yet."""
-        self._control = 0
+        self._replies = Replies()
+        """Of `_out`."""
         self._open: dict[int, int] = {}
         """Which sides of each open stream have ended."""
         self._lingering: dict[int, int] = {}
@@ -120,6 +122,7 @@ class H2Server:
         }
         believed = {**values, SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAM_ID}
         machine.local_settings = Settings(client=False, initial_values=believed)
+        machine.max_inbound_frame_size = limits.MAX_FRAME
         machine.initiate_connection()
         machine.clear_outbound_data_buffer()
         self._hello = SettingsFrame(0, settings={int(code): number for code, number in values.items()}).serialize()
@@ -144,7 +147,7 @@ class H2Server:
         elif self._headers_due is None or cutter.finished_headers:
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
         self._pull(control=True)
-        if self._control > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
+        if self._replies.waiting > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
             self._exceed(frames.ENHANCE_YOUR_CALM, peer_limits.UNREAD_REPLIES, events)
         return events
 
@@ -266,8 +269,13 @@ class H2Server:
 
     @property
     def window(self) -> int:
-        """How many bytes may be sent on all streams together; 0 or less = none."""
+        """How many bytes all streams together may send now; below 0 is possible."""
         return self._machine.outbound_flow_control_window
+
+    @property
+    def initial_window(self) -> int:
+        """What the peer lets each new stream send."""
+        return self._machine.remote_settings.initial_window_size
 
     def useless(self, now: int) -> int:
         """Always 0: floods are not counted here."""
@@ -352,10 +360,10 @@ class H2Server:
         if len(out) <= limit:
             data = bytes(out)
             out.clear()
-            self._control = 0
         else:
             data = bytes(out[:limit])
             del out[:limit]
+        self._replies.sent(len(data), len(out))
         return data
 
     def _pull(self, *, control: bool = False) -> None:
@@ -364,7 +372,7 @@ class H2Server:
             self._out += pending
             self._dirty = False
             if control:
-                self._control += len(pending)
+                self._replies.add(len(pending), len(self._out))
 
     def _goaway(self, last_stream: int, code: int, why: bytes) -> None:
         self._pull()

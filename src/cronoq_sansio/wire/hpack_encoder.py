@@ -24,6 +24,7 @@ from cronoq_sansio.wire.hpack_tables import (
 
 _MAX_KEPT = 64  #: lists; a client has few methods and tokens, a server few kinds of answers
 _MAX_LITERAL = 128  #: bytes of a field in `once` that is kept: time limits come again, texts of errors rarely
+_MAX_CODED = 256  #: bytes of a string that is written in the code; beyond, time counts more than some bytes less
 _STATIC_FIELDS = {field: index for index, field in reversed(list(enumerate(STATIC, 1)))}
 _STATIC_NAMES = {name: index for index, (name, _) in reversed(list(enumerate(STATIC, 1)))}
 
@@ -136,7 +137,8 @@ def _literal(kind: int, prefix: int, index: int, name: bytes, value: bytes) -> b
 
 def _string(text: bytes) -> bytes:
     """Section 5.2: in the code where that is shorter."""
-    code = huffman.encode(text)
-    if len(code) < len(text):
-        return integer(len(code), 7, HUFFMAN) + code
+    if len(text) <= _MAX_CODED:
+        code = huffman.encode(text)
+        if len(code) < len(text):
+            return integer(len(code), 7, HUFFMAN) + code
     return integer(len(text), 7, 0) + text

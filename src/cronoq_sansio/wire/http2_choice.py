@@ -35,6 +35,10 @@ class Http2(Protocol):
         """Bytes that all streams together may send."""
 
     @property
+    def initial_window(self) -> int:
+        """What the peer lets each new stream send."""
+
+    @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be."""
 

@@ -111,6 +111,7 @@ class Http2Client(Http2Connection):
         own = (
             (words.ENABLE_PUSH, 0),
             (words.INITIAL_WINDOW, limits.CLIENT_WINDOW),
+            (words.MAX_FRAME_SIZE, limits.MAX_FRAME),
             (words.MAX_HEADER_LIST, limits.MAX_HEADER_LIST),
         )
         self._out.append(words.PREFACE)
@@ -132,15 +133,17 @@ class Http2Client(Http2Connection):
             return events
         self._clock = self._heard = now - self._lost
         self._pinged = None
-        buffer = self._buffer + data if self._buffer else data
-        if not self._settled and len(buffer) >= FRAME_HEADER:
-            stranger = words.name_peer(buffer[:FRAME_HEADER])
+        if not self._settled and len(self._buffer) + len(data) >= FRAME_HEADER:
+            stranger = words.name_peer((self._buffer + data[:FRAME_HEADER])[:FRAME_HEADER])
             if stranger is not None:
                 self._end()
                 events.append(Failed(stranger))
                 return events
         try:
-            self._receive_frames(buffer, 0, events)
+            at = 0
+            if self._buffer:
+                data, at = self._join(data, events)
+            self._receive_frames(data, at, events)
             if self.unsent > limits.MAX_UNSENT:
                 raise Fault(ENHANCE_YOUR_CALM, "replies are not read")
         except Fault as fault:
@@ -285,11 +288,6 @@ class Http2Client(Http2Connection):
 
     # --- out
 
-    @property
-    def window(self) -> int:
-        """How many bytes all streams together may send now; below 0 is possible."""
-        return self._send_window
-
     def may_open(self) -> bool:
         """Whether `open` and `ask` may be called now."""
         return self._settled and not self.leaving and not self.closed and len(self._streams) < self._peer_streams
@@ -354,7 +352,7 @@ class Http2Client(Http2Connection):
         size = len(data)
         stream.send_window -= size
         self._send_window -= size
-        self._send(DATA, END_STREAM if end else 0, stream_id, data)
+        self._send_content(END_STREAM if end else 0, stream_id, data)
         self._floods.sent(1)
         if end:
             stream.state |= _LOCAL_ENDED

@@ -14,13 +14,14 @@ from typing import Any, ClassVar
 from cronoq_sansio import limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire import peer_limits
-from cronoq_sansio.wire.floods import Floods
+from cronoq_sansio.wire.floods import Floods, Replies
 from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList, Unreadable
 from cronoq_sansio.wire.hpack_encoder import Encoder
-from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream
+from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream, move_windows
 from cronoq_sansio.wire.http2_words import (
     ACK,
     CONTINUATION,
+    DATA,
     END_HEADERS,
     END_STREAM,
     ENHANCE_YOUR_CALM,
@@ -30,6 +31,7 @@ from cronoq_sansio.wire.http2_words import (
     HEAD,
     HEADERS,
     LONG,
+    MAX_DATA,
     MAX_STREAM_ID,
     MAX_WINDOW,
     PADDED,
@@ -49,6 +51,7 @@ _head = HEAD.unpack_from
 _pack = HEAD.pack
 _long = LONG.unpack_from
 _LATE = int(Breach.LATE)
+_REMOTE_ENDED = int(State.REMOTE_ENDED)
 _HALF = int(State.ENDED)  #: states below have an entry
 
 
@@ -63,7 +66,6 @@ class Http2Connection:
         "_block_stream",
         "_buffer",
         "_clock",
-        "_control",
         "_decoder",
         "_encoder",
         "_floods",
@@ -75,6 +77,7 @@ class Http2Connection:
         "_peer_frame",
         "_peer_window",
         "_receive_window",
+        "_replies",
         "_send_window",
         "_settled",
         "_streams",
@@ -116,10 +119,10 @@ class Http2Connection:
         self._window = window
         self._receive_window = limits.CONNECTION_WINDOW
         self._send_window = self._peer_window = words.DEFAULT_WINDOW
-        self._peer_frame = limits.MAX_FRAME
+        self._peer_frame = words.SMALLEST_FRAME
         self._out: list[bytes] = []
-        self._control = 0
-        """Bytes of `_out` that the peer has caused and that carry nothing."""
+        self._replies = Replies()
+        """Of `_out`."""
 
     # --- what a role says
 
@@ -193,7 +196,24 @@ class Http2Connection:
             at = following
             if not self._block_stream:
                 self._moved_on = True
-        self._buffer = buffer[at:] if at < end else b""
+        self._buffer = buffer[at:] if at < end and not self.closed else b""
+
+    def _join(self, data: bytes, events: list[Any]) -> tuple[bytes, int]:
+        """What was kept and what has come, and where to go on.
+
+        Where a frame of DATA goes on, which is usual in long messages, only its own bytes are copied.
+        """
+        begun = self._buffer
+        if len(begun) < FRAME_HEADER or begun[3] != DATA:
+            return begun + data, 0
+        high, low, _, flags, stream_id = _head(begun)
+        missing = FRAME_HEADER + (high << 16 | low) - len(begun)
+        if missing > len(data):
+            return begun + data, 0
+        self._buffer = b""
+        payload = b"".join((memoryview(begun)[FRAME_HEADER:], memoryview(data)[:missing]))
+        self._on_data(flags, stream_id & MAX_STREAM_ID, payload, events)
+        return data, missing
 
     def _check_order(self, length: int, kind: int, flags: int, stream_id: int) -> None:
         """What of a frame can be judged by its head."""
@@ -203,6 +223,8 @@ class Http2Connection:
             raise Fault(FRAME_SIZE_ERROR, f"a frame of {length} bytes, at most {limits.MAX_FRAME} are allowed")
         if self._block_stream and (kind != CONTINUATION or stream_id & MAX_STREAM_ID != self._block_stream):
             raise Fault(PROTOCOL_ERROR, "a header block was interrupted")
+        if self._block_stream and self._block_size + length > limits.MAX_HEADER_BLOCK:
+            raise Exceeded(peer_limits.HEADER_BYTES)
 
     @property
     def _within_headers(self) -> bool:
@@ -214,12 +236,19 @@ class Http2Connection:
         """Section 6.1."""
         size = len(payload)
         self._take_window(size)
+        stream = self._streams.get(stream_id)
+        if not flags and size and stream is not None and stream.expected < 0 and not stream.state & _REMOTE_ENDED:
+            # The usual frame of a long message.
+            stream.receive_window -= size
+            if stream.receive_window < 0:
+                raise Fault(FLOW_CONTROL_ERROR, "more DATA than the stream's window allows")
+            self._on_content(stream_id, stream, payload, size, ended=False, events=events)
+            return
         if flags & PADDED:
             payload = words.unpad(payload)
         ended = flags & END_STREAM
         if not payload and not ended and not self._floods.empty(self._clock):
             raise Exceeded(peer_limits.EMPTY_DATA)
-        stream = self._streams.get(stream_id)
         if stream is None:
             self._on_absent(stream_id, Input.DATA_END if ended else Input.DATA, "DATA", events)
             return
@@ -243,7 +272,7 @@ class Http2Connection:
     def _take_window(self, size: int) -> None:
         """So many bytes of DATA came on the connection."""
         self._receive_window -= size
-        if self._receive_window < limits.CONNECTION_WINDOW // 2:
+        if 2 * self._receive_window < limits.CONNECTION_WINDOW:
             if self._receive_window < 0:
                 raise Fault(FLOW_CONTROL_ERROR, "more DATA than the connection's window allows")
             # Memory is bounded by the windows of the streams; this one is always opened again.
@@ -254,15 +283,8 @@ class Http2Connection:
         """Section 6.2."""
         if not stream_id:
             raise Fault(PROTOCOL_ERROR, "HEADERS without a stream")
-        if flags & PADDED:
-            payload = words.unpad(payload)
-        if flags & WITH_PRIORITY:
-            if len(payload) < 5:
-                code = PROTOCOL_ERROR if flags & PADDED else FRAME_SIZE_ERROR
-                raise Fault(code, "HEADERS too short for their priority")
-            if _long(payload)[0] & MAX_STREAM_ID == stream_id:
-                raise Fault(PROTOCOL_ERROR, "a stream that depends on itself")
-            payload = payload[5:]
+        if flags & (PADDED | WITH_PRIORITY):
+            payload = words.strip(flags, stream_id, payload)
         if flags & END_HEADERS:
             self._on_block(flags, stream_id, payload, events)
         else:
@@ -276,8 +298,6 @@ class Http2Connection:
             raise Fault(PROTOCOL_ERROR, "CONTINUATION without HEADERS")
         self._block_size += len(payload)
         self._block_frames += 1
-        if self._block_size > limits.MAX_HEADER_BLOCK:
-            raise Exceeded(peer_limits.HEADER_BYTES)
         if self._block_frames > limits.MAX_CONTINUATIONS:
             raise Exceeded(peer_limits.CONTINUATIONS)
         self._block.append(payload)
@@ -329,7 +349,7 @@ class Http2Connection:
             raise Exceeded(peer_limits.WINDOW_UPDATES)
         increment = _long(payload)[0] & MAX_WINDOW
         if not stream_id:
-            held_up = self._send_window < min(self._peer_frame, words.MAX_DATA)
+            held_up = self._send_window < min(self._peer_frame, MAX_DATA)
             self._send_window += increment
             if not increment:
                 raise Fault(PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
@@ -365,11 +385,12 @@ class Http2Connection:
             raise Fault(FRAME_SIZE_ERROR, "SETTINGS of a length that is no multiple of 6")
         if len(payload) > limits.MAX_SETTINGS * SETTING.size:
             raise Exceeded(peer_limits.SETTINGS_ENTRIES)
-        window = self._peer_window
+        before = widest = self._peer_window
         for name, number in SETTING.iter_unpack(payload):
             self._apply(name, number)
-        if window != self._peer_window:  # however often it changes in between: each time costs a look at all streams
-            self._shift_windows(self._peer_window - window)
+            widest = max(widest, self._peer_window)
+        if not move_windows(self._streams.values(), self._peer_window - before, widest - before):
+            raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
         self._settled = True
         self._reply(SETTINGS, ACK, 0, b"")
         self._on_settled(events)
@@ -384,20 +405,13 @@ class Http2Connection:
                 raise Fault(FLOW_CONTROL_ERROR, "an initial window above 2^31 - 1")
             self._peer_window = number
         elif name == words.MAX_FRAME_SIZE:
-            if not limits.MAX_FRAME <= number < 1 << 24:
+            if not words.SMALLEST_FRAME <= number < 1 << 24:
                 raise Fault(PROTOCOL_ERROR, f"a largest frame of {number} bytes")
             self._peer_frame = number
         elif name == words.ENABLE_PUSH and number > 1:
             raise Fault(PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
         else:
             self._on_setting(name, number)
-
-    def _shift_windows(self, by: int) -> None:
-        """Section 6.9.2."""
-        for stream in self._streams.values():
-            stream.send_window += by
-            if stream.send_window > MAX_WINDOW:
-                raise Fault(FLOW_CONTROL_ERROR, "a window above 2^31 - 1")
 
     def _on_ping(self, flags: int, stream_id: int, payload: bytes, events: list[Any]) -> None:
         """Section 6.7."""
@@ -491,12 +505,20 @@ class Http2Connection:
         stream = self._streams.get(stream_id)
         if stream is None:
             return 0
-        return min(stream.send_window, self._send_window, self._peer_frame, words.MAX_DATA)
+        room = self._peer_frame if self._peer_frame < MAX_DATA else MAX_DATA
+        if stream.send_window < room:
+            room = stream.send_window
+        return room if room < self._send_window else self._send_window
 
     @property
     def window(self) -> int:
-        """How many bytes may be sent on all streams together; 0 or less = none."""
+        """How many bytes all streams together may send now; below 0 is possible."""
         return self._send_window
+
+    @property
+    def initial_window(self) -> int:
+        """What the peer lets each new stream send."""
+        return self._peer_window
 
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""
@@ -505,7 +527,7 @@ class Http2Connection:
     @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be for a stream, as far as the peer has said."""
-        return min(self._peer_window, self._peer_frame, words.MAX_DATA)
+        return min(self._peer_window, self._peer_frame, MAX_DATA)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End the stream at once; `code` as in RST_STREAM."""
@@ -540,23 +562,29 @@ class Http2Connection:
         self._out.append(_pack(length >> 16, length & 0xFFFF, kind, flags, stream_id) + payload)
         self.unsent += FRAME_HEADER + length
 
+    def _send_content(self, flags: int, stream_id: int, data: bytes) -> None:
+        """A frame of DATA: what is long is not copied before it is written."""
+        length = len(data)
+        self._out.append(_pack(length >> 16, length & 0xFFFF, DATA, flags, stream_id))
+        self._out.append(data)
+        self.unsent += FRAME_HEADER + length
+
     def _reply(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
         """Say what the peer has caused; one that does not read it is noticed."""
         self._send(kind, flags, stream_id, payload)
-        self._control += FRAME_HEADER + len(payload)
-        if self._control > limits.MAX_UNSENT_CONTROL:
+        if not self._replies.add(FRAME_HEADER + len(payload), self.unsent):
             raise Exceeded(peer_limits.UNREAD_REPLIES)
 
     def take(self, limit: int) -> bytes:
         """Up to `limit` bytes to write to the socket."""
-        data = b"".join(self._out)
-        self._out.clear()
-        if len(data) > limit:
-            self._out.append(data[limit:])
-            data = data[:limit]
-        else:
-            self._control = 0
+        out = self._out
+        if self.unsent > limit:
+            out, self._out = words.cut(out, limit)
+        data = b"".join(out)
+        out.clear()
         self.unsent -= len(data)
+        if self._replies.waiting:
+            self._replies.sent(len(data), self.unsent)
         return data
 
 

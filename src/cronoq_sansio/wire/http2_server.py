@@ -148,7 +148,9 @@ class Http2Server(Http2Connection):
             if self._seen < len(PREFACE):
                 at = self._greet(data)
             if self._seen == len(PREFACE):
-                self._receive_frames(self._buffer + data if self._buffer else data, at, events)
+                if self._buffer:
+                    data, at = self._join(data, events)
+                self._receive_frames(data, at, events)
             if self.unsent > limits.MAX_UNSENT:
                 raise Exceeded(peer_limits.UNREAD_REPLIES)
         except Fault as fault:
@@ -208,7 +210,7 @@ class Http2Server(Http2Connection):
                 window -= size
                 streams[stream_id] = Stream(_REMOTE_ENDED, peer_window, 0)
                 events.append(Request(stream_id, headers, True, buffer[start:following]))
-            elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 and room > 0:
+            elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 <= MAX_STREAM_ID and room > 0:
                 found = known(buffer[start:following])
                 if found is None or found.fault != "":
                     break
@@ -331,7 +333,7 @@ class Http2Server(Http2Connection):
         size = len(data)
         stream.send_window -= size
         self._send_window -= size
-        self._send(DATA, 0, stream_id, data)
+        self._send_content(0, stream_id, data)
         if size < limits.MIN_USEFUL_DATA and not (stream.send_window and self._send_window):
             self._floods.paid()  # a window has cut it: such frames may not pay for the next WINDOW_UPDATEs
         else:
@@ -370,6 +372,11 @@ class Http2Server(Http2Connection):
         encode = self._encoder.encode
         form = self._form = _Form(fields, trailers, version, encode(fields), encode(trailers))
         return form
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End the stream at once; `code` as in RST_STREAM."""
+        self._lingering.pop(stream_id, None)
+        super().reset(stream_id, code)
 
     def drain(self) -> None:
         """Announce the end (section 6.8): GOAWAY with the highest id; new streams are still taken."""

@@ -17,11 +17,12 @@ after the peer's own end were not: the stream is reset, or where nothing is left
 PRIORITY may come in every state and does nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from types import MappingProxyType
 
 from cronoq_sansio.limits import MAX_CLOSED_STREAMS
+from cronoq_sansio.wire.http2_words import MAX_WINDOW
 
 
 class State(IntEnum):
@@ -101,6 +102,18 @@ class Stream:
         """Bytes of content that are to come; below 0 = nobody said."""
         self.started = False
         """A client's: the headers of the response were here."""
+
+
+def move_windows(streams: Iterable[Stream], by: int, most: int) -> bool:
+    """The peer's SETTINGS have moved what each may send (section 6.9.2); False = further than 2^31 - 1.
+
+    `most`: how far it went on the way to where it is in the end.
+    """
+    for stream in streams:
+        if stream.send_window + most > MAX_WINDOW:
+            return False
+        stream.send_window += by
+    return True
 
 
 class OverStreams:

@@ -12,7 +12,8 @@ FRAME_HEADER = 9
 MAX_STREAM_ID = 2**31 - 1
 MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
-MAX_DATA = 4 * MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
+SMALLEST_FRAME = 16_384  #: that a peer must take, and what it takes unless it says more (section 6.5.2)
+MAX_DATA = MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
 
 #: Reasons of `Failed` that tell what the other side is, for whoever knows a remedy.
 SPEAKS_HTTP1 = "the server answers in HTTP/1, not in HTTP/2"
@@ -52,6 +53,34 @@ def unpad(payload: bytes) -> bytes:
     if not payload or payload[0] >= len(payload):
         raise Fault(PROTOCOL_ERROR, "more padding than frame")
     return payload[1 : len(payload) - payload[0]]
+
+
+def strip(flags: int, stream_id: int, payload: bytes) -> bytes:
+    """The header block of HEADERS: without padding, and without a priority, which has no meaning (section 6.2)."""
+    if flags & PADDED:
+        payload = unpad(payload)
+    if flags & WITH_PRIORITY:
+        if len(payload) < 5:
+            raise Fault(PROTOCOL_ERROR if flags & PADDED else FRAME_SIZE_ERROR, "HEADERS too short for their priority")
+        if LONG.unpack_from(payload)[0] & MAX_STREAM_ID == stream_id:
+            raise Fault(PROTOCOL_ERROR, "a stream that depends on itself")
+        payload = payload[5:]
+    return payload
+
+
+def cut(parts: list[bytes], limit: int) -> tuple[list[bytes], list[bytes]]:
+    """The first `limit` bytes, and the rest. There are more than that; what is long is copied once."""
+    size = count = 0
+    while size < limit:
+        size += len(parts[count])
+        count += 1
+    first, rest = parts[:count], parts[count:]
+    if size > limit:
+        last = first.pop()
+        at = limit - size + len(last)
+        first.append(last[:at])
+        rest.insert(0, last[at:])
+    return first, rest
 
 
 def name_peer(first: bytes) -> str | None:

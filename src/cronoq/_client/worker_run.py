@@ -17,8 +17,8 @@ import anyio
 from cronoq._client import methods
 from cronoq._client.channel import Channel, Token
 from cronoq._client.dialing import Credentials
-from cronoq._client.link import NEVER, now
-from cronoq._client.loops import Scope, Tasks, tasks_in
+from cronoq._client.link import NEVER
+from cronoq._client.loops import Scope, Tasks, current_loop, tasks_in
 from cronoq._client.target import parse_target
 from cronoq._client.worker_handlers import Handler, HandlerRunner
 from cronoq._client.worker_lease import Lease
@@ -93,6 +93,8 @@ class Run:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.pool = plan.pool
+        self.loop = current_loop()
+        self._now = self.loop.now
         self.finished = anyio.Event()
         """Set when `run` returns or raises."""
         self.registered = False
@@ -139,7 +141,7 @@ class Run:
     def stop(self, grace: float) -> None:
         """Stop within `grace` seconds; the first call counts."""
         if self._until is None:
-            self._until = min(now() + ns(min(grace, _MAX_GRACE)), NEVER)
+            self._until = min(self._now() + ns(min(grace, _MAX_GRACE)), NEVER)
             self._tell_stop()
 
     def _tell_stop(self) -> None:
@@ -250,7 +252,7 @@ class Run:
         if self._session is not None and self._session is not session:
             self._session.earlier_exited()
         if crash is not None:
-            self._until = now() if self._until is None else min(self._until, now())
+            self._until = self._now() if self._until is None else min(self._until, self._now())
             self._tell_stop()
 
 

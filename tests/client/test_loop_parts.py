@@ -9,7 +9,7 @@ import pytest
 import trio  # loaded, so that under asyncio too it could be mistaken for the loop that runs
 from anyio.lowlevel import current_token
 
-from cronoq._client.loops import current_loop, current_run, new_scope, tasks_in
+from cronoq._client.loops import current_loop, current_run
 from cronoq_sansio.clock import SECOND
 from tests.client.conftest import Run
 
@@ -19,12 +19,9 @@ def test_each_loop_gives_its_own(run: Run, backend: str) -> None:
         native = backend == "trio"
         loop = current_loop()
         assert isinstance(loop.new_event(), trio.Event if native else asyncio.Event)
-        assert isinstance(new_scope(), trio.CancelScope if native else anyio.CancelScope)
         assert current_run() is loop.run is current_token().native_token
         assert loop.here()
         assert abs(loop.now() - anyio.current_time() * SECOND) < SECOND
-        async with anyio.create_task_group() as group, tasks_in(group) as tasks:
-            assert isinstance(tasks, trio.Nursery) if native else tasks is group
 
     run(main)
 
@@ -34,7 +31,7 @@ def test_where_asyncio_runs_nothing_is_of_trio(monkeypatch: pytest.MonkeyPatch) 
 
     async def main() -> None:
         loop = current_loop()
-        assert isinstance(loop.new_event(), asyncio.Event) and isinstance(new_scope(), anyio.CancelScope)
+        assert isinstance(loop.new_event(), asyncio.Event)
         assert current_run() is loop.run is asyncio.get_running_loop()
 
     monkeypatch.setattr(trio.lowlevel, "in_trio_task", lambda: True)
@@ -64,70 +61,18 @@ def test_a_loop_knows_whether_the_caller_runs_in_it(run: Run) -> None:
     assert not any(loop.here() for loop in loops)
 
 
-def test_events_and_scopes_are_those_of_anyio_in_all_that_is_used(run: Run) -> None:
+def test_events_are_those_of_anyio_in_all_that_is_used(run: Run) -> None:
     async def main() -> None:
-        event, scope = current_loop().new_event(), new_scope()
-        async with anyio.create_task_group() as group, tasks_in(group) as tasks:
+        event = current_loop().new_event()
+        assert not event.is_set()
+        async with anyio.create_task_group() as tasks:
 
             async def setter() -> None:
                 event.set()
                 event.set()
 
-            tasks.start_soon(setter, name="setter")
+            tasks.start_soon(setter)
             await event.wait()
         assert event.is_set()
-        scope.cancel()
-        with scope:
-            await anyio.sleep_forever()
-        assert scope.cancelled_caught
-        assert not new_scope().cancelled_caught
-
-    run(main)
-
-
-def test_a_cancellation_from_outside_is_one_and_no_group(run: Run) -> None:
-    async def main() -> None:
-        seen: list[BaseException] = []
-        ended: list[str] = []
-
-        async def handler(name: str) -> None:
-            try:
-                await anyio.sleep_forever()
-            finally:
-                with anyio.CancelScope(shield=True):
-                    await anyio.lowlevel.checkpoint()
-                ended.append(name)
-
-        with anyio.CancelScope() as outside:
-            try:
-                async with anyio.create_task_group() as group, tasks_in(group) as tasks:
-                    for name in "ab":
-                        tasks.start_soon(handler, name)
-                    await anyio.lowlevel.checkpoint()
-                    outside.cancel()
-                    await anyio.sleep_forever()
-            except BaseException as error:
-                seen.append(error)
-                raise
-        assert outside.cancelled_caught and sorted(ended) == ["a", "b"]
-        assert isinstance(seen[0], anyio.get_cancelled_exc_class())
-
-    run(main)
-
-
-def test_tasks_are_joined(run: Run) -> None:
-    async def main() -> None:
-        ended = 0
-
-        async def handler() -> None:
-            nonlocal ended
-            for _ in range(3):
-                await anyio.lowlevel.checkpoint()
-            ended += 1
-
-        async with anyio.create_task_group() as group, tasks_in(group) as tasks:
-            for _ in range(5):
-                tasks.start_soon(handler)
-        assert ended == 5
 
     run(main)

@@ -6,13 +6,11 @@ anyio's costs under Trio 13 µs and one of Trio's 4 µs, a scope 5 and 2.5 µs, 
 """
 
 import sys
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol
 
 import anyio
-from anyio.abc import TaskGroup
 from anyio.lowlevel import current_token
 
 from cronoq_sansio.clock import SECOND
@@ -48,16 +46,7 @@ class Event(Protocol):
         """Until it is set."""
 
 
-class Tasks(Protocol):
-    """Where tasks can be started."""
-
-    def start_soon(
-        self, function: Callable[..., Coroutine[Any, Any, Any]], /, *args: Any, name: object = None
-    ) -> object:
-        """Start one; whoever opened this waits for its end."""
-
-
-def _trio() -> Any:
+def running_trio() -> Any:
     """The module, when a task of its runs; the client never imports it by itself.
 
     A task of Trio's may run a loop of asyncio: then that is the one. Where both may be meant, anyio decides.
@@ -71,22 +60,13 @@ def _trio() -> Any:
 
 def current_run() -> Any:
     """What tells runs of event loops apart: the loop of asyncio, or Trio's token. RuntimeError outside of one."""
-    trio = _trio()
+    trio = running_trio()
     return current_token().native_token if trio is None else trio.lowlevel.current_trio_token()
 
 
-def tasks_in(group: TaskGroup) -> AbstractAsyncContextManager[Tasks]:
-    """Where many short tasks can be started, within a group of anyio's, to which their exceptions go."""
-    trio = _trio()
-    manager: AbstractAsyncContextManager[Tasks] = nullcontext(group) if trio is None else trio.open_nursery()
-    return manager
-
-
-def new_scope() -> Scope:
-    """Not entered."""
-    trio = _trio()
-    scope: Scope = anyio.CancelScope() if trio is None else trio.CancelScope()
-    return scope
+def is_asyncio(run: Any) -> bool:
+    """Whether `current_run` gave a loop of asyncio."""
+    return hasattr(run, "create_task")
 
 
 class Loop:
@@ -109,22 +89,25 @@ class Loop:
 
 def current_loop() -> Loop:
     """The one that runs. RuntimeError outside of one."""
-    trio = _trio()
+    trio = running_trio()
     if trio is not None:
         return _trio_loop(trio)
     run = current_run()
-    if hasattr(run, "create_task"):
+    if is_asyncio(run):
         return _asyncio_loop(run)
     return Loop(run, lambda: round(anyio.current_time() * SECOND), anyio.Event, lambda: current_run() is run)
 
 
 def _trio_loop(trio: Any) -> Loop:
     current_time, current_token = trio.current_time, trio.lowlevel.current_trio_token
-    run = current_token()
+    run, modules = current_token(), sys.modules
 
     def here() -> bool:
+        asyncio: Any = modules.get("asyncio")
+        if asyncio is not None and asyncio._get_running_loop() is not None:
+            return False
         try:
-            return current_token() is run and _trio() is not None
+            return current_token() is run
         except RuntimeError:
             return False
 

@@ -13,7 +13,8 @@ import anyio
 from cronoq._client import worker_codec
 from cronoq._client.calls import Stream
 from cronoq._client.link import NEVER
-from cronoq._client.loops import Loop, Scope, new_scope
+from cronoq._client.loops import Loop
+from cronoq._client.places import Place
 from cronoq._client.worker_lease import Lease
 from cronoq.errors import ClientError
 from cronoq_sansio import limits
@@ -51,8 +52,8 @@ class Owner(Protocol):
     def on_server_leaves(self, reason: str, not_leader: bool) -> None:
         """The server has told that it goes."""
 
-    def start_handler(self, session: "SessionStream", held: Held, scope: Scope) -> None:
-        """Run the handler in the scope; `handler_exited` once it is over."""
+    def start_handler(self, session: "SessionStream", held: Held) -> None:
+        """Run the handler in a `Place`, which is the `task` of `held`; `handler_exited` once it is over."""
 
 
 class SessionStream:
@@ -200,7 +201,7 @@ class SessionStream:
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
             if type(effect) is Start:
-                self._start(effect)
+                self._owner.start_handler(self, effect.held)
             else:
                 _PERFORMERS[type(effect)](self, effect)
         if not self._flushing and self.machine.has_messages:
@@ -245,17 +246,12 @@ class SessionStream:
             self._stream.max_receive_bytes = max(self._stream.max_receive_bytes, largest)
         self._owner.on_registered(registered)
 
-    def _start(self, effect: Start) -> None:
-        scope = new_scope()
-        effect.held.task = scope
-        self._owner.start_handler(self, effect.held, scope)
-
     def _interrupt(self, effect: Interrupt) -> None:
         held = effect.held
         assert isinstance(held.job, Lease)
         log.debug("task %d is cut off: %s", held.job.task_id, effect.reason)
         held.job.cancelled.set()
-        cast(Scope, held.task).cancel()
+        cast(Place, held.task).cancel()
 
     def _part(self, effect: Part) -> None:
         self._parting = True

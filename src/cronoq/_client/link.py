@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio import CancelScope
-from anyio.abc import ByteStream
 
 from cronoq import __version__
-from cronoq._client.dialing import MAYBE_TLS, REMEDIES, Credentials, dial, make_context, unreachable
+from cronoq._client.dialing import MAYBE_TLS, REMEDIES, Credentials, Wire, dial, make_context, unreachable
 from cronoq._client.loops import Event, Loop
 from cronoq._client.target import Target
 from cronoq.errors import ClientError
@@ -198,7 +197,9 @@ class Link:
                     try:
                         await self._converse(stream)
                     finally:
-                        await anyio.aclose_forcefully(stream)
+                        with anyio.CancelScope() as scope:  # as `anyio.aclose_forcefully` does it
+                            scope.cancel()
+                            await stream.aclose()
         except Exception as error:
             log.exception("a connection ended by a fault of the client")
             self._fail(ClientError("internal", f"a fault of the client ({type(error).__name__}); its log has more"))
@@ -207,7 +208,7 @@ class Link:
             if self._machine is not None and not self._machine.closed:
                 self._dispatch(self._machine.close())
 
-    async def _connect(self) -> ByteStream | None:
+    async def _connect(self) -> Wire | None:
         settings = self._settings
         stream = None
         self._connect_until = self._now() + settings.connect_timeout
@@ -234,7 +235,7 @@ class Link:
             return unreachable(target, f"no connection within {waited:g} s", remedy)
         return unreachable(target, f"no HTTP/2 answer within {waited:g} s", REMEDIES[http2.SILENT])
 
-    async def _converse(self, stream: ByteStream) -> None:
+    async def _converse(self, stream: Wire) -> None:
         settings = self._settings
         machine = self._machine = GrpcClient(
             self._now(),
@@ -254,7 +255,7 @@ class Link:
                 await self._write(stream, machine)
             tasks.cancel_scope.cancel()
 
-    async def _read(self, stream: ByteStream, machine: GrpcClient) -> None:
+    async def _read(self, stream: Wire, machine: GrpcClient) -> None:
         why = ""
         while not machine.closed:
             try:
@@ -270,7 +271,7 @@ class Link:
             self._rearm()
         self._dispatch(machine.receive_eof(self._now(), why))
 
-    async def _write(self, stream: ByteStream, machine: GrpcClient) -> None:
+    async def _write(self, stream: Wire, machine: GrpcClient) -> None:
         """Write what the machine has, until it is closed and everything is out."""
         while True:
             await self._wait_wake()

@@ -235,7 +235,7 @@ class Channel:
                     link.machine.cancel(call)
                     link.poke()
                 raise
-            end = owner.end
+            end, owner.end = owner.end, None  # else call, owner and end would keep each other for the collector
             assert end is not None
             if end.status is GrpcStatus.OK:
                 return decode(method, end.data), end.metadata

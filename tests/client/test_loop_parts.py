@@ -9,16 +9,14 @@ import pytest
 import trio  # loaded, so that under asyncio too it could be mistaken for the loop that runs
 from anyio.lowlevel import current_token
 
-from cronoq._client.loops import current_loop, current_run
+from cronoq._client.loops import AsyncioEvent, current_loop, current_run
 from cronoq_sansio.clock import SECOND
 from tests.client.conftest import Run
 
 
-def test_each_loop_gives_its_own(run: Run, backend: str) -> None:
+def test_a_loop_is_that_of_its_run(run: Run) -> None:
     async def main() -> None:
-        native = backend == "trio"
         loop = current_loop()
-        assert isinstance(loop.new_event(), trio.Event if native else asyncio.Event)
         assert current_run() is loop.run is current_token().native_token
         assert loop.here()
         assert abs(loop.now() - anyio.current_time() * SECOND) < SECOND
@@ -31,7 +29,7 @@ def test_where_asyncio_runs_nothing_is_of_trio(monkeypatch: pytest.MonkeyPatch) 
 
     async def main() -> None:
         loop = current_loop()
-        assert isinstance(loop.new_event(), asyncio.Event)
+        assert isinstance(loop.new_event(), AsyncioEvent)
         assert current_run() is loop.run is asyncio.get_running_loop()
 
     monkeypatch.setattr(trio.lowlevel, "in_trio_task", lambda: True)
@@ -61,18 +59,65 @@ def test_a_loop_knows_whether_the_caller_runs_in_it(run: Run) -> None:
     assert not any(loop.here() for loop in loops)
 
 
-def test_events_are_those_of_anyio_in_all_that_is_used(run: Run) -> None:
+def test_an_event_wakes_who_waits(run: Run) -> None:
+    """Whether the task was there first or the event; and a task that was cancelled is not woken any more."""
+
     async def main() -> None:
-        event = current_loop().new_event()
-        assert not event.is_set()
-        async with anyio.create_task_group() as tasks:
+        loop = current_loop()
+        event, woken = loop.new_event(), []
 
-            async def setter() -> None:
-                event.set()
-                event.set()
-
-            tasks.start_soon(setter)
+        async def waiter() -> None:
             await event.wait()
-        assert event.is_set()
+            woken.append(event)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiter)
+            await anyio.wait_all_tasks_blocked()
+            assert not event.is_set() and not woken
+            event.set()
+            event.set()
+            assert event.is_set()
+        assert woken == [event]
+        await event.wait()
+
+        event = loop.new_event()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiter)
+            await anyio.wait_all_tasks_blocked()
+            tasks.cancel_scope.cancel()
+        event.set()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiter)
+        assert len(woken) == 2
+
+        event = loop.new_event()
+        with anyio.move_on_after(0.001):
+            await event.wait()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiter)
+            await anyio.wait_all_tasks_blocked()
+            event.set()
+        assert len(woken) == 3
+
+    run(main)
+
+
+def test_a_task_that_is_woken_and_cancelled_at_once_loses_neither(run: Run) -> None:
+    async def main() -> None:
+        event, seen = current_loop().new_event(), []
+
+        async def waiter() -> None:
+            try:
+                await event.wait()
+                await anyio.sleep_forever()
+            finally:
+                seen.append(event.is_set())
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(waiter)
+            await anyio.wait_all_tasks_blocked()
+            event.set()
+            tasks.cancel_scope.cancel()
+        assert seen == [True]
 
     run(main)

@@ -217,17 +217,19 @@ class Channel:
         if self._max_send is not None:
             self._check_size(method, self._max_send, len(data))
         loop = self._acquire_loop()
-        deadline = None if timeout is None else _deadline(timeout, loop)
+        now = loop.now()
+        deadline = None if timeout is None else _deadline(timeout, now)
         moved = refused = 0
         while moved < MAX_CALL_MOVES:
             link = self._link
             if link is None or not link.serves:
                 link = await self._connected(deadline)
+                now = loop.now()
                 if not link.usable:
                     moved += 1
                     continue
             owner = UnaryOwner(loop.new_event())
-            call = link.ask(method.path, self._headers(metadata), data, deadline, owner)
+            call = link.ask(method.path, self._headers(metadata), data, now, deadline, owner)
             try:
                 await owner.done.wait()
             except BaseException:
@@ -245,6 +247,7 @@ class Channel:
                 refused += 1
             else:
                 moved += 1
+            now = loop.now()
         raise self._turned_away()
 
     @asynccontextmanager
@@ -281,7 +284,7 @@ class Channel:
         call ended with. Without one it returns at once, and `Stream.wait_headers` waits. A method that takes one
         request is half-closed after it. `Stream.close` cancels a call that is not over.
         """
-        deadline = None if timeout is None else _deadline(timeout, self._acquire_loop())
+        deadline = None if timeout is None else _deadline(timeout, self._acquire_loop().now())
         moved = refused = 0
         while moved < MAX_CALL_MOVES:
             link = await self._connected(deadline)
@@ -377,13 +380,13 @@ def _authorization(token: str) -> Field:
     return b"authorization", b"Bearer " + token.encode("ascii")
 
 
-def _deadline(timeout: float, loop: Loop) -> int | None:
+def _deadline(timeout: float, now: int) -> int | None:
     if type(timeout) is float and 0 <= timeout < _FOREVER:
-        return loop.now() + ns(timeout)
+        return now + ns(timeout)
     if timeout == math.inf:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(f"timeout: a number of seconds is needed, not {type(timeout).__name__}")
     if math.isnan(timeout) or timeout < 0:
         raise ValueError(f"timeout: {timeout} is not a number of seconds from 0")
-    return loop.now() + ns(min(timeout, _FOREVER))
+    return now + ns(min(timeout, _FOREVER))

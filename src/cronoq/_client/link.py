@@ -126,9 +126,11 @@ class Link:
 
     # --- what callers do
 
-    def ask(self, path: bytes, headers: Headers, message: bytes, deadline: int | None, owner: Owner) -> ClientCall:
+    def ask(
+        self, path: bytes, headers: Headers, message: bytes, now: int, deadline: int | None, owner: Owner
+    ) -> ClientCall:
         """A call with one message and one answer; only while `usable` and ready."""
-        call = self.machine.ask(path, headers, message, self._now(), deadline=deadline, owner=owner)
+        call = self.machine.ask(path, headers, message, now, deadline=deadline, owner=owner)
         if not self._woken:
             self._wake_writer()
         if deadline is not None and deadline < self._armed:

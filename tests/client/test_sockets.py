@@ -100,6 +100,26 @@ def test_a_sender_waits_for_a_peer_that_does_not_read(run: Run) -> None:
     with_a_server(run, silent, test)
 
 
+def test_it_is_closed_whatever_is_on_its_way(run: Run) -> None:
+    """The rest may go out while it is being closed, or never; it may have been closed before, nobody waits for it."""
+
+    async def main() -> None:
+        for size in (1, len(LARGE)):
+            for lag in range(4):
+                async with listening(echo) as address:
+                    wire = await dialled(address)
+                    with anyio.move_on_after(0.002 * lag):
+                        await wire.send(LARGE[:size])
+                    for _ in range(2):
+                        with anyio.CancelScope() as scope:
+                            scope.cancel()
+                            await wire.aclose()
+                        await anyio.sleep(0.001)
+                    await wire.aclose()
+
+    run(main)
+
+
 def test_what_nobody_reads_is_bounded(run: Run) -> None:
     """Asyncio reads by itself: it stops, and goes on once somebody has read."""
 

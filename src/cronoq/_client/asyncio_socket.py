@@ -11,6 +11,7 @@ import anyio
 
 from cronoq_sansio.limits import READ_SIZE
 
+_READ = 64 << 10  #: bytes; the loop's own reads ask for more, which the system gives as fresh memory and takes back
 _LARGE = 64 << 10  #: bytes of a write after which others have their turn
 _HEAD_START = 0.25  #: seconds that one address of a host is tried before the next (RFC 8305 section 5)
 
@@ -27,17 +28,19 @@ async def connect(host: str, port: int) -> "AsyncioSocket | None":
     return wire
 
 
-class AsyncioSocket(asyncio.Protocol):
+class AsyncioSocket(asyncio.BufferedProtocol):
     """What `create_connection` is given, and gives back. One task may receive and another send."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
+        self._buffer = bytearray(_READ)
         self._arrived: deque[bytes] = deque()
         self._size = 0
         """Bytes of `_arrived`."""
         self._ended = False
         """Nothing more comes."""
+        self._lost = False
         self._error: Exception | None = None
         self._receiver: asyncio.Future[None] | None = None
         self._sender: asyncio.Future[None] | None = None
@@ -52,10 +55,14 @@ class AsyncioSocket(asyncio.Protocol):
         transport.set_write_buffer_limits(0)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
-        """More than a read in store, and the peer has to wait."""
-        self._arrived.append(data)
-        self._size += len(data)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        """Where the next bytes go."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """They came. More than a read in store, and the peer has to wait."""
+        self._arrived.append(bytes(memoryview(self._buffer)[:nbytes]))
+        self._size += nbytes
         if self._size >= READ_SIZE:
             self._transport.pause_reading()
         _wake(self._receiver)
@@ -68,7 +75,7 @@ class AsyncioSocket(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """It is over."""
-        self._ended = True
+        self._ended = self._lost = True
         self._error = exc
         _wake(self._receiver)
         _wake(self._sender)
@@ -122,8 +129,11 @@ class AsyncioSocket(asyncio.Protocol):
     async def aclose(self) -> None:
         """As `Wire` says."""
         self._transport.close()
-        await asyncio.sleep(0)
-        self._transport.abort()
+        try:
+            await asyncio.sleep(0)
+        finally:
+            if not self._lost:  # else asyncio has forgotten its loop
+                self._transport.abort()
 
 
 def _wake(waiter: "asyncio.Future[None] | None") -> None:

@@ -40,7 +40,11 @@ def decode(method: Method, data: bytes) -> Any:
     try:
         return method.response.FromString(data)
     except DecodeError:
-        raise ClientError("internal", f"{method.name}: the server's answer is not a valid message") from None
+        raise _unreadable(method) from None
+
+
+def _unreadable(method: Method) -> ClientError:
+    return ClientError("internal", f"{method.name}: the server's answer is not a valid message")
 
 
 class UnaryOwner:
@@ -100,8 +104,9 @@ class Stream:
 
     def on_message(self, event: MessageReceived) -> None:
         """A message; flow control bounds how many wait here."""
+        if not self._inbox:
+            self._news.set()
         self._inbox.append(event)
-        self._news.set()
 
     def on_resumed(self) -> None:
         """`send` may go on."""
@@ -153,7 +158,11 @@ class Stream:
         events = list(self._inbox)
         self._inbox.clear()
         self._link.consumed(events[0].call, sum([event.size for event in events]))
-        return [decode(self._method, event.data) for event in events]
+        parse = self._method.response.FromString
+        try:
+            return [parse(event.data) for event in events]
+        except DecodeError:
+            raise _unreadable(self._method) from None
 
     async def _wait_message(self) -> bool:
         """Until there is one; False = there will be none."""

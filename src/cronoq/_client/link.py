@@ -334,6 +334,8 @@ class Link:
         for event in events:
             if type(event) is CallEnded:
                 event.call.owner.on_end(event)
+            elif type(event) is MessageReceived:
+                event.call.owner.on_message(event)
             else:
                 _HANDLERS[type(event)](self, event)
         machine = self.machine
@@ -350,9 +352,6 @@ class Link:
 
     def _on_headers(self, event: HeadersReceived) -> None:
         event.call.owner.on_headers(event.metadata)
-
-    def _on_message(self, event: MessageReceived) -> None:
-        event.call.owner.on_message(event)
 
     def _on_resumed(self, event: SendingResumed) -> None:
         event.call.owner.on_resumed()
@@ -384,7 +383,6 @@ def _describe_break(error: Exception) -> str:
 _HANDLERS: dict[type, Callable[[Link, Any], None]] = {
     Connected: Link._on_connected,
     HeadersReceived: Link._on_headers,
-    MessageReceived: Link._on_message,
     SendingResumed: Link._on_resumed,
     GoingAway: Link._on_going_away,
     ConnectionLost: Link._on_lost,

@@ -20,24 +20,20 @@ Function = Callable[..., Coroutine[Any, Any, None]]
 class Place:
     """Where a task runs."""
 
-    __slots__ = ("_nursery", "cancelled", "scope")
+    __slots__ = ("cancelled", "nursery", "scope")
 
     def __init__(self, scope: Scope | None, nursery: Any = None) -> None:
         self.scope = scope
         """What the task enters, first of all; None = it is in one already."""
         self.cancelled = False
         """The task was cut off."""
-        self._nursery = nursery
-
-    @property
-    def nursery(self) -> Any:
+        self.nursery = nursery
         """Trio's, where there is no scope."""
-        return self._nursery
 
     def cancel(self) -> None:
         """Cut the task off. Idempotent."""
         self.cancelled = True
-        (self._nursery.cancel_scope if self.scope is None else self.scope).cancel()
+        (self.nursery.cancel_scope if self.scope is None else self.scope).cancel()
 
 
 class Tasks(Protocol):

@@ -11,6 +11,7 @@ from anyio.abc import SocketAttribute, SocketStream
 
 from cronoq_sansio.limits import READ_SIZE
 
+_SMALL = 64 << 10  #: bytes of a read while little comes: for more the system gives fresh memory and takes it back
 _LARGE = 64 << 10  #: bytes of a write after which others have their turn
 
 
@@ -21,6 +22,7 @@ class TrioSocket:
         self._trio = trio
         self._stream = stream
         self._socket = stream.extra(SocketAttribute.raw_socket)
+        self._next = _SMALL
 
     async def receive(self, max_bytes: int = READ_SIZE) -> bytes:
         """As `Wire` says."""
@@ -28,11 +30,12 @@ class TrioSocket:
         while True:
             await wait(self._socket)
             try:
-                data = self._socket.recv(max_bytes)
+                data = self._socket.recv(min(self._next, max_bytes))
             except BlockingIOError:
                 continue
             if not data:
                 raise anyio.EndOfStream
+            self._next = max_bytes if len(data) == self._next else _SMALL
             return data
 
     async def send(self, item: bytes) -> None:

@@ -20,7 +20,7 @@ from cronoq.errors import ClientError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import seconds
 from cronoq_sansio.errors import RemoteProtocolError
-from cronoq_sansio.worker.session import REGISTERING, STOPPING, WorkerSession
+from cronoq_sansio.worker.session import REGISTERING, SERVING, STOPPING, WorkerSession
 from cronoq_sansio.worker.words import (
     EarlierExited,
     Effect,
@@ -101,7 +101,10 @@ class SessionStream:
 
     def handler_exited(self, held: Held, outcome: Outcome) -> None:
         """A handler of this session is over."""
-        self.tell(HandlerExited(held, outcome))
+        machine = self.machine
+        effects = machine.handle(HandlerExited(held, outcome), self._now())
+        if effects or not self._flushing or machine.state is not SERVING:  # else there is nothing more to do about it
+            self._perform(effects)
 
     def earlier_exited(self) -> None:
         """A handler of an earlier session is over."""

@@ -251,6 +251,9 @@ class WorkerSession:
 
         A changed offer comes before reports, so that none of them is answered with a lease that it rules out.
         """
+        usual = self._alive == self._running and self._offered == self.granted and self.state is SERVING
+        if usual and not self._beats:
+            return self._reports.popleft() if self._reports else None
         if self._beats:
             lease = next(iter(self._beats))
             del self._beats[lease]

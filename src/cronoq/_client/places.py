@@ -148,19 +148,19 @@ class _AsyncioTasks:
 
     def start(self, function: Function, *args: Any) -> Place:
         place = Place(anyio.CancelScope())
-        self._live[place] = task = self._asyncio.create_task(function(place, *args))
-        task.add_done_callback(self._ended)
+        self._live[place] = self._asyncio.create_task(self._run(function, place, args))
         return place
+
+    async def _run(self, function: Function, place: Place, args: tuple[Any, ...]) -> None:
+        try:
+            await function(place, *args)
+        except Exception as error:
+            self._group.start_soon(_raise, error)
 
     def leave(self, place: Place) -> None:
         del self._live[place]
         if not self._live:
             self._idle.set()
-
-    def _ended(self, task: Any) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._group.start_soon(_raise, error)
 
 
 async def _raise(error: BaseException) -> None:

@@ -113,12 +113,8 @@ def task(
         _set_time(spec, "deadline", deadline_in, deadline_at)
     if start_in is not None or start_at is not None:
         _set_time(spec, "start", start_in, start_at)
-    if tolerance is not None:
-        spec.tolerance_s = as_number("tolerance", tolerance)
-    if duration_hint is not None:
-        spec.duration_hint_s = as_number("duration_hint", duration_hint)
-    if timeout is not None:
-        spec.timeout_s = as_number("timeout", timeout)
+    if tolerance is not None or duration_hint is not None or timeout is not None:
+        _set_durations(spec, tolerance=tolerance, duration_hint=duration_hint, timeout=timeout)
     if on_miss is not None:
         spec.on_miss = _choice("on_miss", "MissPolicy", on_miss)  # type: ignore[assignment]
     if retry is not None:
@@ -126,8 +122,7 @@ def task(
     if after is not None or deps is not _NO_DEPS:
         spec.deps.extend(edges(after, deps))
     if resources is not None:
-        for name, units in _items("resources", resources):
-            spec.resources[text("resources", name)] = _uint32(f"resources[{name!r}]", units)
+        _set_units(spec.resources, "resources", resources)
     if tags is not None:
         _set_texts(spec.tags, "tags", tags)
     if labels is not None:
@@ -192,6 +187,17 @@ def as_number(name: str, value: object) -> float:
 def overlap_number(overlap: str) -> int:
     """The number of an overlap policy."""
     return _choice("overlap", "Overlap", overlap)
+
+
+def _set_durations(spec: pb.TaskSpec, **durations: float | None) -> None:
+    for name, duration in durations.items():
+        if duration is not None:
+            setattr(spec, f"{name}_s", as_number(name, duration))
+
+
+def _set_units(entries: MutableMapping[str, int], name: str, given: Mapping[str, int]) -> None:
+    for key, units in _items(name, given):
+        entries[text(name, key)] = _uint32(f"{name}[{key!r}]", units)
 
 
 def _set_texts(entries: MutableMapping[str, str], name: str, given: Mapping[str, Any]) -> None:

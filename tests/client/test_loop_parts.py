@@ -1,6 +1,7 @@
 """What is taken straight from Trio behaves as anyio's does, and is not taken where asyncio runs."""
 
 import asyncio
+import warnings
 
 import anyio
 import anyio.lowlevel
@@ -9,7 +10,7 @@ import pytest
 import trio  # loaded, so that under asyncio too it could be mistaken for the loop that runs
 from anyio.lowlevel import current_token
 
-from cronoq._client.loops import AsyncioEvent, current_loop, current_run
+from cronoq._client.loops import AsyncioEvent, Loop, current_loop, current_run
 from cronoq_sansio.clock import SECOND
 from tests.client.conftest import Run
 
@@ -34,6 +35,37 @@ def test_where_asyncio_runs_nothing_is_of_trio(monkeypatch: pytest.MonkeyPatch) 
 
     monkeypatch.setattr(trio.lowlevel, "in_trio_task", lambda: True)
     anyio.run(main, backend="asyncio")
+
+
+def test_where_a_loop_of_asyncio_lies_in_a_run_of_trio_each_side_has_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As trio-asyncio has it: asyncio says in both that its loop runs, and what a task belongs to, anyio knows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", ".*AbstractChildWatcher.*", DeprecationWarning)
+        import trio_asyncio
+    # What trio-asyncio replaces, anyio keeps, and other tests may have loaded anyio's part for asyncio before.
+    monkeypatch.setattr("anyio._backends._asyncio.get_running_loop", asyncio.get_running_loop)
+
+    async def main() -> None:
+        async with trio_asyncio.open_loop():
+            outside = current_loop()
+
+            async def within() -> None:
+                inside = current_loop()
+                assert inside.run is asyncio.get_running_loop() is not outside.run
+                assert inside.here() and not outside.here()
+                event = inside.new_event()
+                asyncio.get_running_loop().call_soon(event.set)
+                await event.wait()
+                found.append(inside)
+
+            found: list[Loop] = []
+            await trio_asyncio.aio_as_trio(within)()
+            assert outside.run is trio.lowlevel.current_trio_token()
+            assert outside.here() and not found[0].here()
+
+    trio.run(main)
 
 
 def test_outside_of_a_loop_there_is_no_run() -> None:

@@ -20,7 +20,7 @@ from anyio.abc import TaskGroup
 from cronoq._client.calls import Stream, UnaryOwner, decode, failure
 from cronoq._client.dialing import Credentials, PemPaths
 from cronoq._client.link import Link, LinkSettings
-from cronoq._client.loops import Loop, current_loop, current_run
+from cronoq._client.loops import Loop, current_loop, current_run, is_asyncio
 from cronoq._client.methods import Method
 from cronoq._client.options import read_options
 from cronoq._client.target import parse_target
@@ -107,7 +107,7 @@ class Channel:
         if self._entered:
             raise RuntimeError("this client is in use in an `async with` block already")
         self._entered = True
-        if not _is_asyncio(run):
+        if not is_asyncio(run):
             tasks = anyio.create_task_group()
             await tasks.__aenter__()
             self._tasks = tasks
@@ -132,14 +132,14 @@ class Channel:
         links, self._link = list(self._links.items()), None
         for link, _ in links:
             link.close()
-        if _is_asyncio(self._run) and self._run is current_run():
+        if is_asyncio(self._run) and self._run is current_run():
             for _, task in links:
                 await _joined(task)
 
     def _check_run(self, run: Any) -> None:
         if self._closed:
             raise RuntimeError("this client is closed; make a new one")
-        if self._run is not None and self._run is not run and not (_is_asyncio(self._run) and self._run.is_closed()):
+        if self._run is not None and self._run is not run and not (is_asyncio(self._run) and self._run.is_closed()):
             raise RuntimeError("this client is in use in another event loop; make one for each")
 
     def _bind(self, run: Any) -> None:
@@ -155,7 +155,7 @@ class Channel:
         if loop is None or self._closed or not loop.here():
             run = current_run()
             self._check_run(run)
-            if not _is_asyncio(run) and self._tasks is None:
+            if not is_asyncio(run) and self._tasks is None:
                 raise RuntimeError("under Trio a client is used as `async with Client(…) as client:`")
             self._bind(run)
             loop = self._loop
@@ -360,11 +360,6 @@ def _is_credentials(credentials: object) -> bool:
     import ssl
 
     return isinstance(credentials, (ssl.SSLContext, PemPaths))
-
-
-def _is_asyncio(run: Any) -> bool:
-    """Whether the token of a run is an asyncio event loop."""
-    return hasattr(run, "create_task")
 
 
 async def _joined(task: Any) -> None:

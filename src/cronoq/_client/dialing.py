@@ -11,7 +11,7 @@ import anyio
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
-from cronoq._client.loops import current_run, is_asyncio, running_trio
+from cronoq._client.loops import running_trio
 from cronoq._client.target import Target
 from cronoq._client.trio_socket import TrioSocket
 from cronoq.errors import ClientError
@@ -83,7 +83,7 @@ async def dial(target: Target, context: ssl.SSLContext | None, server_name: str 
     if inside is not None:
         return inside()
     trio = running_trio()
-    if trio is None and context is None and is_asyncio(current_run()):
+    if trio is None and context is None:
         from cronoq._client import asyncio_socket
 
         wire = await asyncio_socket.connect(target.host, target.port)

@@ -11,7 +11,6 @@ from functools import cache, partial
 from types import TracebackType
 from typing import Any, Protocol
 
-import anyio
 from anyio.lowlevel import current_token
 
 from cronoq_sansio.clock import SECOND
@@ -52,11 +51,10 @@ def running_trio() -> Any:
 
     A task of Trio's may run a loop of asyncio: then that is the one. Where both may be meant, anyio decides.
     """
-    asyncio: Any = sys.modules.get("asyncio")
-    if asyncio is not None and asyncio._get_running_loop() is not None:
-        return None
     trio = sys.modules.get("trio")
-    return trio if trio is not None and trio.lowlevel.in_trio_task() else None
+    if trio is None or not trio.lowlevel.in_trio_task():
+        return None
+    return None if _may_be_asyncio() and is_asyncio(current_token().native_token) else trio
 
 
 def current_run() -> Any:
@@ -68,6 +66,11 @@ def current_run() -> Any:
 def is_asyncio(run: Any) -> bool:
     """Whether `current_run` gave a loop of asyncio."""
     return hasattr(run, "create_task")
+
+
+def _may_be_asyncio() -> bool:
+    asyncio: Any = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 class Loop:
@@ -91,22 +94,16 @@ class Loop:
 def current_loop() -> Loop:
     """The one that runs. RuntimeError outside of one."""
     trio = running_trio()
-    if trio is not None:
-        return _trio_loop(trio)
-    run = current_run()
-    if is_asyncio(run):
-        return _asyncio_loop(run)
-    return Loop(run, lambda: round(anyio.current_time() * SECOND), anyio.Event, lambda: current_run() is run)
+    return _asyncio_loop(current_run()) if trio is None else _trio_loop(trio)
 
 
 def _trio_loop(trio: Any) -> Loop:
-    current_time, current_token, modules = trio.current_time, trio.lowlevel.current_trio_token, sys.modules
+    current_time, current_token = trio.current_time, trio.lowlevel.current_trio_token
     run = current_token()
 
     def here() -> bool:
-        asyncio: Any = modules.get("asyncio")
-        if asyncio is not None and asyncio._get_running_loop() is not None:
-            return False
+        if _may_be_asyncio():
+            return current_run() is run
         try:
             return current_token() is run
         except RuntimeError:
@@ -152,8 +149,12 @@ def _trio_event(trio: Any) -> Callable[[], Event]:
 def _asyncio_loop(run: Any) -> Loop:
     import asyncio
 
-    get, time = asyncio._get_running_loop, run.time
-    return Loop(run, lambda: round(time() * SECOND), partial(AsyncioEvent, run.create_future), lambda: get() is run)
+    get, time, modules = asyncio._get_running_loop, run.time, sys.modules
+
+    def here() -> bool:
+        return get() is run and ("trio" not in modules or current_run() is run)
+
+    return Loop(run, lambda: round(time() * SECOND), partial(AsyncioEvent, run.create_future), here)
 
 
 class AsyncioEvent:

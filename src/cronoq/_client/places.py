@@ -12,7 +12,7 @@ from typing import Any, Protocol, Self
 import anyio
 from anyio.abc import TaskGroup
 
-from cronoq._client.loops import Scope, current_run, is_asyncio, running_trio
+from cronoq._client.loops import Scope, running_trio
 
 Function = Callable[..., Coroutine[Any, Any, None]]
 
@@ -55,11 +55,7 @@ class Tasks(Protocol):
 def tasks_in(group: TaskGroup, most: int) -> Tasks:
     """For the loop that runs; `most`: how many usually run at the same time. What tasks raise goes to `group`."""
     trio = running_trio()
-    if trio is not None:
-        return _TrioTasks(trio, most)
-    if is_asyncio(current_run()):
-        return _AsyncioTasks(group)
-    raise RuntimeError("a worker needs a loop of Trio or asyncio")
+    return _AsyncioTasks(group) if trio is None else _TrioTasks(trio, most)
 
 
 class _TrioTasks:

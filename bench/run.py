@@ -1,9 +1,10 @@
 """Runs every benchmark and writes docs/performance.md, each figure beside its target.
 
-    python bench/run.py [--rounds 7] [--folder DIR] [--render]
+    python bench/run.py [--rounds 7] [--folder DIR] [--render | --clients]
 
 Takes about seven minutes; nothing else should run on the machine meanwhile. Everything measured is kept in
-bench/results.json, and `--render` writes the page from there without measuring anew.
+bench/results.json, and `--render` writes the page from there without measuring anew. `--clients` measures clients,
+workers and imports anew and leaves all else as it was measured.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import client_bench
@@ -80,10 +82,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--folder", default="", help="where databases are written; on a disk, not in memory")
     parser.add_argument("--render", action="store_true", help="write the page from bench/results.json")
+    parser.add_argument("--clients", action="store_true", help="measure clients, workers and imports alone")
     options = parser.parse_args()
     if options.rounds < 2:
         parser.error("--rounds must be at least 2")
-    if not options.render:
+    if options.clients:
+        machine.require_linux()
+        client, imports = client_bench.measure(machine.work_folder(options.folder), options.rounds)
+        report.save(replace(report.load(RESULTS), client=client, imports=imports), RESULTS)
+    elif not options.render:
         machine.require_linux()
         report.save(measure(machine.work_folder(options.folder), options.rounds), RESULTS)
     measured = report.load(RESULTS)

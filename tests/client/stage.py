@@ -43,7 +43,7 @@ class FakeStream:
         self.ended = None
         self.half_closed = False
         self.closed = False
-        self.room = True
+        self.takes = True
         self._news = anyio.Event()
         self._said = anyio.Event()
         self._room = anyio.Event()
@@ -51,22 +51,21 @@ class FakeStream:
     # what the worker sees
 
     @property
-    def has_room(self):
-        return self.room
+    def room(self):
+        return 1 << 16 if self.takes else 0
 
-    def send_nowait(self, message):
+    def send_all(self, messages):
         if self.ended is None and not self.closed:
-            self.sent.append(pb.WorkerMessage.FromString(message.SerializeToString()))
+            self.sent.extend(map(pb.WorkerMessage.FromString, messages))
             self._said.set()
 
+    def before_write(self, ask):
+        ask()
+
     async def wait_room(self):
-        while not self.room and self.ended is None:
+        while not self.takes and self.ended is None:
             self._room = anyio.Event()
             await self._room.wait()
-
-    async def send(self, message):
-        await self.wait_room()
-        self.send_nowait(message)
 
     async def half_close(self):
         self.half_closed = True
@@ -78,14 +77,16 @@ class FakeStream:
         self.closed = True
         self._said.set()
 
-    async def receive(self):
+    async def receive_all(self):
         while not self.inbox:
             if self.ended is not None:
                 if self.ended is True:
                     return None
                 raise self.ended
             await self._wait()
-        return self.inbox.popleft()
+        messages = list(self.inbox)
+        self.inbox.clear()
+        return messages
 
     async def _wait(self):
         self._news = anyio.Event()
@@ -105,7 +106,7 @@ class FakeStream:
         self._room.set()
 
     def set_room(self, room):
-        self.room = room
+        self.takes = room
         self._room.set()
 
     def lease(self, number, payload=b"", **fields):

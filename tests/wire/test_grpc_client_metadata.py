@@ -1,7 +1,7 @@
 """Metadata as a client writes and reads it: escaped texts, timeouts, names, values."""
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import MAX_CLIENT_DURATION, SECOND
@@ -12,6 +12,7 @@ from cronoq_sansio.wire.metadata import (
     percent_encode,
     request_entry,
     response_metadata,
+    timeout_step,
 )
 
 
@@ -43,6 +44,22 @@ def test_timeouts_are_never_shorter_and_hardly_longer(duration: int) -> None:
     read = parse_timeout(sent)
     assert read is not None and len(sent) <= 9
     assert duration <= read <= duration + max(1, duration // 1_000)
+
+
+@given(st.integers(-1, MAX_CLIENT_DURATION), st.integers(0, 1_000_000))
+@example(10_000, 0)
+@example(99_999_999, 1)
+def test_a_step_says_for_which_timeouts_the_same_is_sent(duration: int, place: int) -> None:
+    above, up_to = timeout_step(duration)
+    assert above < duration <= up_to
+    within = up_to - place * (up_to - above - 1) // 1_000_000
+    assert encode_timeout(within) == encode_timeout(duration) == encode_timeout(above + 1) == encode_timeout(up_to)
+
+
+def test_a_step_is_as_long_as_it_can_be() -> None:
+    for duration in (10_001, 99_995, 30 * SECOND, 29_995 * SECOND):
+        above, up_to = timeout_step(duration)
+        assert encode_timeout(above) != encode_timeout(duration) != encode_timeout(up_to + 1)
 
 
 def test_timeouts_at_the_edges() -> None:

@@ -100,8 +100,9 @@ class Bench:
     @property
     def said(self):
         messages = []
-        while (message := self.session.next_message()) is not None:
-            messages.append(message)
+        while self.session.has_messages:
+            messages.append(self.session.next_message())
+        assert None not in messages and self.session.next_message() is None
         return messages
 
 
@@ -513,6 +514,7 @@ class Everything(RuleBasedStateMachine):
         assert len(self.bench.handlers) + self.busy <= self.slots, "more handlers than slots"
         due = session.next_timeout()
         assert due is None or due > self.bench.now, "the shell would spin"
+        assert due is None or session.due <= due, "the shell would be late"
         if self.state is PARTING:
             self.read()
             assert not self.given, "parted with leases that nobody reported"

@@ -1,12 +1,12 @@
 """Calls as their callers see them: one answer, or a stream."""
 
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import anyio
 from google.protobuf.message import DecodeError
 
-from cronoq._client.loops import new_event
+from cronoq._client.loops import Event
 from cronoq._client.methods import Method
 from cronoq.errors import ClientError
 from cronoq_sansio.errors import GrpcStatus
@@ -40,7 +40,11 @@ def decode(method: Method, data: bytes) -> Any:
     try:
         return method.response.FromString(data)
     except DecodeError:
-        raise ClientError("internal", f"{method.name}: the server's answer is not a valid message") from None
+        raise _unreadable(method) from None
+
+
+def _unreadable(method: Method) -> ClientError:
+    return ClientError("internal", f"{method.name}: the server's answer is not a valid message")
 
 
 class UnaryOwner:
@@ -48,8 +52,8 @@ class UnaryOwner:
 
     __slots__ = ("done", "end")
 
-    def __init__(self) -> None:
-        self.done = new_event()
+    def __init__(self, done: Event) -> None:
+        self.done = done
         self.end: CallEnded | None = None
 
     def on_headers(self, metadata: Metadata) -> None:
@@ -83,8 +87,8 @@ class Stream:
         self._accepted = False
         self._end: CallEnded | None = None
         self._closed = False
-        self._news = anyio.Event()
-        self._room = anyio.Event()
+        self._news: Event = link.loop.new_event()
+        self._room: Event = link.loop.new_event()
 
     def attach(self, call: ClientCall) -> None:
         """The call was started."""
@@ -100,8 +104,9 @@ class Stream:
 
     def on_message(self, event: MessageReceived) -> None:
         """A message; flow control bounds how many wait here."""
+        if not self._inbox:
+            self._news.set()
         self._inbox.append(event)
-        self._news.set()
 
     def on_resumed(self) -> None:
         """`send` may go on."""
@@ -140,22 +145,41 @@ class Stream:
 
     async def receive(self) -> Any:
         """The next message; None = the server ended the call with OK. `ClientError` or TimeoutError otherwise."""
+        if not await self._wait_message():
+            return None
+        event = self._inbox.popleft()
+        self._link.consumed(event.call, event.size)
+        return decode(self._method, event.data)
+
+    async def receive_all(self) -> list[Any] | None:
+        """All messages that are here, at least one; else like `receive`."""
+        if not await self._wait_message():
+            return None
+        events = list(self._inbox)
+        self._inbox.clear()
+        self._link.consumed(events[0].call, sum([event.size for event in events]))
+        parse = self._method.response.FromString
+        try:
+            return [parse(event.data) for event in events]
+        except DecodeError:
+            raise _unreadable(self._method) from None
+
+    async def _wait_message(self) -> bool:
+        """Until there is one; False = there will be none."""
         while not self._inbox:
             if self._closed:
                 raise ClientError("cancelled", "the stream was closed")
             if self._end is not None:
                 if self._end.status is GrpcStatus.OK:
-                    return None
+                    return False
                 raise failure(self._end)
             await self._wait_news()
-        event = self._inbox.popleft()
-        self._link.consumed(event)
-        return decode(self._method, event.data)
+        return True
 
     @property
-    def has_room(self) -> bool:
-        """Whether `send` would not wait."""
-        return self._call is None or self._call.unsent < CLIENT_UNSENT
+    def room(self) -> int:
+        """Bytes that `send_all` may be given without having waited; 0 or less = wait first."""
+        return CLIENT_UNSENT if self._call is None else CLIENT_UNSENT - self._call.unsent
 
     async def send(self, message: Any) -> None:
         """Send a message; waits while `limits.CLIENT_UNSENT` bytes are unsent.
@@ -170,7 +194,7 @@ class Stream:
         call = self._call
         assert call is not None
         while call.unsent >= CLIENT_UNSENT and self._end is None and not self._closed:
-            self._room = anyio.Event()
+            self._room = self._link.loop.new_event()
             await self._room.wait()
 
     def send_nowait(self, message: Any) -> None:
@@ -178,6 +202,16 @@ class Stream:
         if self._call is not None and self._end is None and not self._closed:
             self._link.machine.send(self._call, message.SerializeToString())
             self._link.poke()
+
+    def send_all(self, messages: list[bytes]) -> None:
+        """Send messages that are encoded already, without waiting."""
+        if self._call is not None and self._end is None and not self._closed:
+            self._link.machine.send_all(self._call, messages)
+            self._link.poke()
+
+    def before_write(self, ask: Callable[[], None]) -> None:
+        """Call `ask` once, before the connection writes next, which it does at once."""
+        self._link.defer(ask)
 
     async def half_close(self) -> None:
         """Nothing more will be sent; the server ends the call when it has answered."""
@@ -201,5 +235,5 @@ class Stream:
         self._link.abandoned.append(self)
 
     async def _wait_news(self) -> None:
-        self._news = anyio.Event()
+        self._news = self._link.loop.new_event()
         await self._news.wait()

@@ -19,8 +19,8 @@ from anyio.abc import TaskGroup
 
 from cronoq._client.calls import Stream, UnaryOwner, decode, failure
 from cronoq._client.dialing import Credentials, PemPaths
-from cronoq._client.link import Link, LinkSettings, now
-from cronoq._client.loops import current_run
+from cronoq._client.link import Link, LinkSettings
+from cronoq._client.loops import Loop, current_loop, current_run, is_asyncio
 from cronoq._client.methods import Method
 from cronoq._client.options import read_options
 from cronoq._client.target import parse_target
@@ -29,12 +29,14 @@ from cronoq_sansio.clock import SECOND, ns, seconds
 from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.limits import CLIENT_CONNECT_TIMEOUT, MAX_CALL_MOVES, MAX_CALL_REFUSALS, REFUSAL_PAUSE
 from cronoq_sansio.wire.client_call import CallEnded
+from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.metadata import Headers, Metadata, request_entry
 
 Token = str | Callable[[], str | None] | None
 CallMetadata = Iterable[tuple[str, str | bytes]]
 
 _FOREVER = 100 * 365 * 86_400
+_NO_HEADERS: Headers = []  #: not to be changed
 
 
 class Channel:
@@ -84,7 +86,11 @@ class Channel:
             warnings.warn(
                 f"the token goes to {parsed.authority} in clear: use TLS (https://… or tls=True)", stacklevel=3
             )
+        self._said: tuple[str, Field] = "", (b"", b"")
+        """The token of the latest call, and its header field."""
         self._run: Any = None
+        self._loop: Loop | None = None
+        """Of `_run`."""
         self._tasks: TaskGroup | None = None
         self._links: dict[Link, Any] = {}
         """Those that are running; under asyncio with their tasks."""
@@ -101,7 +107,7 @@ class Channel:
         if self._entered:
             raise RuntimeError("this client is in use in an `async with` block already")
         self._entered = True
-        if not _is_asyncio(run):
+        if not is_asyncio(run):
             tasks = anyio.create_task_group()
             await tasks.__aenter__()
             self._tasks = tasks
@@ -126,30 +132,35 @@ class Channel:
         links, self._link = list(self._links.items()), None
         for link, _ in links:
             link.close()
-        if _is_asyncio(self._run) and self._run is current_run():
+        if is_asyncio(self._run) and self._run is current_run():
             for _, task in links:
                 await _joined(task)
 
     def _check_run(self, run: Any) -> None:
         if self._closed:
             raise RuntimeError("this client is closed; make a new one")
-        if self._run is not None and self._run is not run and not (_is_asyncio(self._run) and self._run.is_closed()):
+        if self._run is not None and self._run is not run and not (is_asyncio(self._run) and self._run.is_closed()):
             raise RuntimeError("this client is in use in another event loop; make one for each")
 
     def _bind(self, run: Any) -> None:
         if self._run is not run:
             self._run = run
+            self._loop = current_loop()
             self._link = None
             self._links.clear()
 
-    def _acquire_run(self) -> None:
-        run = current_run()
-        if run is self._run and not self._closed:
-            return
-        self._check_run(run)
-        if not _is_asyncio(run) and self._tasks is None:
-            raise RuntimeError("under Trio a client is used as `async with Client(…) as client:`")
-        self._bind(run)
+    def _acquire_loop(self) -> Loop:
+        """The loop that runs, to which the channel belongs from now on."""
+        loop = self._loop
+        if loop is None or self._closed or not loop.here():
+            run = current_run()
+            self._check_run(run)
+            if not is_asyncio(run) and self._tasks is None:
+                raise RuntimeError("under Trio a client is used as `async with Client(…) as client:`")
+            self._bind(run)
+            loop = self._loop
+            assert loop is not None
+        return loop
 
     def _spawn(self, link: Link) -> None:
         if self._tasks is not None:
@@ -166,18 +177,18 @@ class Channel:
 
     async def _connected(self, deadline: int | None) -> Link:
         """A connection on which calls can be started."""
-        self._acquire_run()
+        loop = self._acquire_loop()
         link = self._link
         if link is None or not link.usable:
-            link = self._link = Link(self._settings, self._ping_less)
+            link = self._link = Link(self._settings, loop, self._ping_less)
             self._spawn(link)
         if not link.ready.is_set():
-            began = now()
+            began = loop.now()
             left = None if deadline is None else max(deadline - began, 0) / SECOND
             with anyio.move_on_after(left):
                 await link.ready.wait()
             if not link.ready.is_set():
-                raise link.describe_silence(seconds(now() - began))
+                raise link.describe_silence(seconds(loop.now() - began))
         if link.error is not None:
             raise ClientError(link.error.code, link.error.message, unprocessed=True)
         return link
@@ -202,19 +213,23 @@ class Channel:
         self, method: Method, request: Any, *, timeout: float | None = None, metadata: CallMetadata = ()
     ) -> tuple[Any, Metadata]:
         """The same, with what the server sent beside the answer."""
-        data = request.SerializeToString()
-        self._check_size(method, len(data))
-        deadline = _deadline(timeout)
+        data: bytes = request.SerializeToString()
+        if self._max_send is not None:
+            self._check_size(method, self._max_send, len(data))
+        loop = self._acquire_loop()
+        now = loop.now()
+        deadline = None if timeout is None else _deadline(timeout, now)
         moved = refused = 0
         while moved < MAX_CALL_MOVES:
             link = self._link
-            if link is None or not link.serves or current_run() is not self._run:
+            if link is None or not link.serves:
                 link = await self._connected(deadline)
+                now = loop.now()
                 if not link.usable:
                     moved += 1
                     continue
-            owner = UnaryOwner()
-            call = link.ask(method.path, self._headers(metadata), data, deadline, owner)
+            owner = UnaryOwner(loop.new_event())
+            call = link.ask(method.path, self._headers(metadata), data, now, deadline, owner)
             try:
                 await owner.done.wait()
             except BaseException:
@@ -222,7 +237,7 @@ class Channel:
                     link.machine.cancel(call)
                     link.poke()
                 raise
-            end = owner.end
+            end, owner.end = owner.end, None  # else call, owner and end would keep each other for the collector
             assert end is not None
             if end.status is GrpcStatus.OK:
                 return decode(method, end.data), end.metadata
@@ -232,6 +247,7 @@ class Channel:
                 refused += 1
             else:
                 moved += 1
+            now = loop.now()
         raise self._turned_away()
 
     @asynccontextmanager
@@ -268,7 +284,7 @@ class Channel:
         call ended with. Without one it returns at once, and `Stream.wait_headers` waits. A method that takes one
         request is half-closed after it. `Stream.close` cancels a call that is not over.
         """
-        deadline = _deadline(timeout)
+        deadline = None if timeout is None else _deadline(timeout, self._acquire_loop().now())
         moved = refused = 0
         while moved < MAX_CALL_MOVES:
             link = await self._connected(deadline)
@@ -320,20 +336,23 @@ class Channel:
         return ClientError("unavailable", text, unprocessed=True)
 
     def _headers(self, metadata: CallMetadata) -> Headers:
+        token = self._token
+        if token is None and not metadata:
+            return _NO_HEADERS
         headers = [request_entry(name, value) for name, value in metadata]
-        token = self._token() if callable(self._token) else self._token
+        if callable(token):
+            token = token()
         if token:
-            if not (token.isascii() and token.isprintable()) or token != token.strip():
-                raise ValueError("token: only printable ASCII characters can be sent, without spaces around")
-            headers.append((b"authorization", b"Bearer " + token.encode("ascii")))
+            if token != self._said[0]:
+                self._said = token, _authorization(token)
+            headers.append(self._said[1])
         return headers
 
-    def _check_size(self, method: Method, size: int) -> None:
-        if self._max_send is not None and size > self._max_send:
+    def _check_size(self, method: Method, most: int, size: int) -> None:
+        if size > most:
             raise ClientError(
                 "resource_exhausted",
-                f"{method.name}: message of {size} bytes is above the limit of {self._max_send} "
-                "(grpc.max_send_message_length)",
+                f"{method.name}: message of {size} bytes is above the limit of {most} (grpc.max_send_message_length)",
             )
 
 
@@ -343,11 +362,6 @@ def _is_credentials(credentials: object) -> bool:
     return isinstance(credentials, (ssl.SSLContext, PemPaths))
 
 
-def _is_asyncio(run: Any) -> bool:
-    """Whether the token of a run is an asyncio event loop."""
-    return hasattr(run, "create_task")
-
-
 async def _joined(task: Any) -> None:
     """Wait for a task of asyncio, whatever becomes of it."""
     import asyncio
@@ -355,11 +369,19 @@ async def _joined(task: Any) -> None:
     await asyncio.wait([task])
 
 
-def _deadline(timeout: float | None) -> int | None:
-    if timeout is None or timeout == math.inf:
+def _authorization(token: str) -> Field:
+    if not (token.isascii() and token.isprintable()) or token != token.strip():
+        raise ValueError("token: only printable ASCII characters can be sent, without spaces around")
+    return b"authorization", b"Bearer " + token.encode("ascii")
+
+
+def _deadline(timeout: float, now: int) -> int | None:
+    if type(timeout) is float and 0 <= timeout < _FOREVER:
+        return now + ns(timeout)
+    if timeout == math.inf:
         return None
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
         raise TypeError(f"timeout: a number of seconds is needed, not {type(timeout).__name__}")
     if math.isnan(timeout) or timeout < 0:
         raise ValueError(f"timeout: {timeout} is not a number of seconds from 0")
-    return now() + ns(min(timeout, _FOREVER))
+    return now + ns(min(timeout, _FOREVER))

@@ -5,12 +5,15 @@ import socket
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 from anyio.abc import ByteStream
 from anyio.streams.tls import TLSAttribute, TLSStream
 
+from cronoq._client.loops import running_trio
 from cronoq._client.target import Target
+from cronoq._client.trio_socket import TrioSocket
 from cronoq.errors import ClientError
 from cronoq_sansio.wire import http2_words as http2
 
@@ -61,17 +64,37 @@ def make_context(credentials: Credentials | None) -> ssl.SSLContext:
     return context
 
 
-async def dial(target: Target, context: ssl.SSLContext | None, server_name: str | None) -> ByteStream:
+class Wire(Protocol):
+    """A stream of bytes; as anyio's `ByteStream`, without what nobody uses here."""
+
+    async def receive(self, max_bytes: int = ..., /) -> bytes:
+        """What is there, at least a byte. `anyio.EndOfStream` when the peer has ended, OSError when it broke."""
+
+    async def send(self, item: bytes, /) -> None:
+        """Returns when it is handed to the system. OSError when it broke."""
+
+    async def aclose(self) -> None:
+        """Idempotent."""
+
+
+async def dial(target: Target, context: ssl.SSLContext | None, server_name: str | None) -> Wire:
     """Connect. `ClientError` `unavailable` when that fails."""
     inside = IN_PROCESS.get(target.authority)
     if inside is not None:
         return inside()
+    trio = running_trio()
+    if trio is None and context is None:
+        from cronoq._client import asyncio_socket
+
+        wire = await asyncio_socket.connect(target.host, target.port)
+        if wire is not None:
+            return wire
     try:
-        stream: ByteStream = await anyio.connect_tcp(target.host, target.port)
+        stream = await anyio.connect_tcp(target.host, target.port)
     except OSError as error:
         raise unreachable(target, _describe(error), "is the server running there?") from error
     if context is None:
-        return stream
+        return stream if trio is None else TrioSocket(trio, stream)
     try:
         secured = await TLSStream.wrap(
             stream, hostname=server_name or target.host, ssl_context=context, standard_compatible=False

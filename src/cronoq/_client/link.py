@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import anyio
 from anyio import CancelScope
-from anyio.abc import ByteStream
 
 from cronoq import __version__
-from cronoq._client.dialing import MAYBE_TLS, REMEDIES, Credentials, dial, make_context, unreachable
-from cronoq._client.loops import new_event
+from cronoq._client.dialing import MAYBE_TLS, REMEDIES, Credentials, Wire, dial, make_context, unreachable
+from cronoq._client.loops import Event, Loop
 from cronoq._client.target import Target
 from cronoq.errors import ClientError
 from cronoq_sansio.clock import SECOND, seconds
@@ -45,11 +44,6 @@ log = logging.getLogger("cronoq.client")
 CLOSED_HERE = "the client was closed"
 BROKE = "the connection to the server broke"
 NEVER = 1 << 63
-
-
-def now() -> int:
-    """The clock of all connections: nanoseconds of the event loop."""
-    return round(anyio.current_time() * SECOND)
 
 
 @dataclass(slots=True)
@@ -87,24 +81,30 @@ class Owner(Protocol):
 class Link:
     """One connection, from `run` on until that returns."""
 
-    def __init__(self, settings: LinkSettings, on_too_many_pings: Callable[[], None]) -> None:
+    def __init__(self, settings: LinkSettings, loop: Loop, on_too_many_pings: Callable[[], None]) -> None:
+        self.loop = loop
+        """The one that it runs in."""
         self.ready = anyio.Event()
         """Set when the server has shown that it speaks HTTP/2, or when there is an `error`."""
         self.error: ClientError | None = None
         """Why there is no connection (any more)."""
         self.abandoned: deque[Stream] = deque()
         """Streams whose owners were collected, to be closed."""
+        self._now = loop.now
         self._settings = settings
         self._on_too_many_pings = on_too_many_pings
         self._machine: GrpcClient | None = None
-        self._wake = new_event()
+        self._wake: Event = loop.new_event()
         self._woken = False
         """`_wake` is set."""
+        self._deferred: list[Callable[[], None]] = []
+        """What has to be asked before the next write."""
         self._scope: CancelScope | None = None
         self._writing = anyio.CancelScope()
         self._timer: CancelScope | None = None
         self._armed = NEVER
         self._connect_until = NEVER
+        self._connected = False
         self._closing = False
         self._broken = ""
 
@@ -116,10 +116,7 @@ class Link:
     @property
     def serves(self) -> bool:
         """Calls may be started on it now."""
-        machine = self._machine
-        return (
-            machine is not None and self.error is None and not self._closing and self.ready.is_set() and machine.usable
-        )
+        return self._connected and self.error is None and not self._closing and self.machine.usable
 
     @property
     def machine(self) -> GrpcClient:
@@ -129,9 +126,11 @@ class Link:
 
     # --- what callers do
 
-    def ask(self, path: bytes, headers: Headers, message: bytes, deadline: int | None, owner: Owner) -> ClientCall:
+    def ask(
+        self, path: bytes, headers: Headers, message: bytes, now: int, deadline: int | None, owner: Owner
+    ) -> ClientCall:
         """A call with one message and one answer; only while `usable` and ready."""
-        call = self.machine.ask(path, headers, message, now(), deadline=deadline, owner=owner)
+        call = self.machine.ask(path, headers, message, now, deadline=deadline, owner=owner)
         if not self._woken:
             self._wake_writer()
         if deadline is not None and deadline < self._armed:
@@ -149,7 +148,7 @@ class Link:
     ) -> ClientCall:
         """Start a stream; only while `usable` and ready. `poke` once its first messages are queued."""
         call = self.machine.start_call(
-            path, headers, now(), deadline=deadline, streaming=True, max_receive=max_receive, owner=owner
+            path, headers, self._now(), deadline=deadline, streaming=True, max_receive=max_receive, owner=owner
         )
         if deadline is not None and deadline < self._armed:
             self._rearm()
@@ -160,11 +159,18 @@ class Link:
         if not self._woken:
             self._wake_writer()
 
-    def consumed(self, event: MessageReceived) -> None:
-        """The owner of a stream has taken a message: the server may send more."""
-        self.machine.consumed(event.call, event.size)
+    def consumed(self, call: ClientCall, size: int) -> None:
+        """The owner of a stream has taken messages: the server may send more."""
+        self.machine.consumed(call, size)
         if not self._woken:
             self._wake_writer()
+
+    def defer(self, ask: Callable[[], None]) -> None:
+        """Call `ask` before the next write, which comes at once: so all that is said in one turn goes out together."""
+        self._deferred.append(ask)
+        if not self._woken:
+            self._woken = True
+            self._wake.set()
 
     def close(self) -> None:
         """End all calls, say goodbye, disconnect. Idempotent; returns before it is done."""
@@ -193,7 +199,9 @@ class Link:
                     try:
                         await self._converse(stream)
                     finally:
-                        await anyio.aclose_forcefully(stream)
+                        with anyio.CancelScope() as scope:  # as `anyio.aclose_forcefully` does it
+                            scope.cancel()
+                            await stream.aclose()
         except Exception as error:
             log.exception("a connection ended by a fault of the client")
             self._fail(ClientError("internal", f"a fault of the client ({type(error).__name__}); its log has more"))
@@ -202,10 +210,10 @@ class Link:
             if self._machine is not None and not self._machine.closed:
                 self._dispatch(self._machine.close())
 
-    async def _connect(self) -> ByteStream | None:
+    async def _connect(self) -> Wire | None:
         settings = self._settings
         stream = None
-        self._connect_until = now() + settings.connect_timeout
+        self._connect_until = self._now() + settings.connect_timeout
         try:
             with anyio.move_on_after(seconds(settings.connect_timeout)):
                 context = make_context(settings.credentials) if settings.tls else None
@@ -229,17 +237,17 @@ class Link:
             return unreachable(target, f"no connection within {waited:g} s", remedy)
         return unreachable(target, f"no HTTP/2 answer within {waited:g} s", REMEDIES[http2.SILENT])
 
-    async def _converse(self, stream: ByteStream) -> None:
+    async def _converse(self, stream: Wire) -> None:
         settings = self._settings
         machine = self._machine = GrpcClient(
-            now(),
+            self._now(),
             authority=settings.authority,
             scheme="https" if settings.tls else "http",
             user_agent=f"cronoq-trio/{__version__}",
             max_receive=settings.max_receive,
             ping_interval=settings.ping_interval,
             ping_timeout=settings.ping_timeout,
-            settings_timeout=max(self._connect_until - now(), SECOND // 10),
+            settings_timeout=max(self._connect_until - self._now(), SECOND // 10),
         )
         self._wake_writer()
         async with anyio.create_task_group() as tasks:
@@ -249,7 +257,7 @@ class Link:
                 await self._write(stream, machine)
             tasks.cancel_scope.cancel()
 
-    async def _read(self, stream: ByteStream, machine: GrpcClient) -> None:
+    async def _read(self, stream: Wire, machine: GrpcClient) -> None:
         why = ""
         while not machine.closed:
             try:
@@ -259,17 +267,17 @@ class Link:
             except (OSError, anyio.BrokenResourceError, anyio.ClosedResourceError) as error:
                 why = _describe_break(error)
                 break
-            self._dispatch(machine.receive(data, now()))
+            self._dispatch(machine.receive(data, self._now()))
             while self.abandoned:
                 self.abandoned.popleft().close()
             self._rearm()
-        self._dispatch(machine.receive_eof(now(), why))
+        self._dispatch(machine.receive_eof(self._now(), why))
 
-    async def _write(self, stream: ByteStream, machine: GrpcClient) -> None:
+    async def _write(self, stream: Wire, machine: GrpcClient) -> None:
         """Write what the machine has, until it is closed and everything is out."""
         while True:
             await self._wait_wake()
-            while data := machine.take(WRITE_SIZE):
+            while data := self._take(machine):
                 late = machine.take_events()
                 if late:
                     self._dispatch(late)
@@ -283,16 +291,24 @@ class Link:
             if machine.closed:
                 return None
 
+    def _take(self, machine: GrpcClient) -> bytes:
+        """The next write."""
+        while self._deferred:
+            deferred, self._deferred = self._deferred, []
+            for ask in deferred:
+                ask()
+        return machine.take(WRITE_SIZE)
+
     async def _wait_wake(self) -> None:
         await self._wake.wait()
-        self._wake = new_event()
+        self._wake = self.loop.new_event()
         self._woken = False
 
     async def _wait_for_reader(self, machine: GrpcClient) -> None:
         with anyio.move_on_after(seconds(CLIENT_PART_TIMEOUT)):
             while not machine.closed:
                 await self._wait_wake()
-        self._dispatch(machine.receive_eof(now(), self._broken))
+        self._dispatch(machine.receive_eof(self._now(), self._broken))
 
     async def _keep_time(self, machine: GrpcClient) -> None:
         while not machine.closed:
@@ -300,7 +316,7 @@ class Link:
             self._armed = NEVER if due is None else due
             with anyio.CancelScope(deadline=seconds(self._armed)) as self._timer:
                 await anyio.sleep_forever()
-            self._dispatch(machine.handle_timer(now()))
+            self._dispatch(machine.handle_timer(self._now()))
             self._wake_writer()
 
     def _rearm(self) -> None:
@@ -316,7 +332,12 @@ class Link:
 
     def _dispatch(self, events: list[ClientEvent]) -> None:
         for event in events:
-            _HANDLERS[type(event)](self, event)
+            if type(event) is CallEnded:
+                event.call.owner.on_end(event)
+            elif type(event) is MessageReceived:
+                event.call.owner.on_message(event)
+            else:
+                _HANDLERS[type(event)](self, event)
         machine = self.machine
         if machine.closed:
             self._writing.deadline = min(self._writing.deadline, anyio.current_time() + seconds(CLIENT_PART_TIMEOUT))
@@ -326,19 +347,14 @@ class Link:
             self._wake_writer()
 
     def _on_connected(self, event: Connected) -> None:
+        self._connected = True
         self.ready.set()
 
     def _on_headers(self, event: HeadersReceived) -> None:
         event.call.owner.on_headers(event.metadata)
 
-    def _on_message(self, event: MessageReceived) -> None:
-        event.call.owner.on_message(event)
-
     def _on_resumed(self, event: SendingResumed) -> None:
         event.call.owner.on_resumed()
-
-    def _on_end(self, event: CallEnded) -> None:
-        event.call.owner.on_end(event)
 
     def _on_going_away(self, event: GoingAway) -> None:
         if event.too_many_pings:
@@ -367,9 +383,7 @@ def _describe_break(error: Exception) -> str:
 _HANDLERS: dict[type, Callable[[Link, Any], None]] = {
     Connected: Link._on_connected,
     HeadersReceived: Link._on_headers,
-    MessageReceived: Link._on_message,
     SendingResumed: Link._on_resumed,
-    CallEnded: Link._on_end,
     GoingAway: Link._on_going_away,
     ConnectionLost: Link._on_lost,
 }

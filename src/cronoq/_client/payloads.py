@@ -33,6 +33,8 @@ def encode_payload(payload: Any) -> tuple[bytes, str]:
 
 def text(name: str, value: object) -> str:
     """A str that can be sent. TypeError for another type, ValueError for halves of characters (lone surrogates)."""
+    if type(value) is str and value.isascii():
+        return value
     if not isinstance(value, str):
         raise TypeError(f"{name}: a str is needed, not {type(value).__name__}")
     try:

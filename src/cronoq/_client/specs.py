@@ -5,7 +5,7 @@ Nothing is read from a clock: relative times travel as they are.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, MutableMapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from fractions import Fraction
@@ -97,34 +97,36 @@ def task(
 
     TypeError for a wrong type, ValueError for a value that cannot be sent; anything else is for the server to refuse.
     """
-    data, derived = encode_payload(payload)
-    spec = pb.TaskSpec(
-        payload=data,
-        content_type=derived if content_type is None else text("content_type", content_type),
-        priority=read_priority(priority),  # type: ignore[arg-type]
-    )
-    for name, given in (("pool", pool), ("kind", kind), ("key", key), ("tenant", tenant)):
-        if given is not None:
-            setattr(spec, name, text(name, given))
+    spec = pb.TaskSpec()
+    spec.payload, derived = encode_payload(payload)
+    spec.content_type = derived if content_type is None else text("content_type", content_type)
+    spec.priority = read_priority(priority)  # type: ignore[assignment]
+    if pool is not None:
+        spec.pool = text("pool", pool)
+    if kind is not None:
+        spec.kind = text("kind", kind)
+    if key is not None:
+        spec.key = text("key", key)
+    if tenant is not None:
+        spec.tenant = text("tenant", tenant)
     if deadline_in is not None or deadline_at is not None:
         _set_time(spec, "deadline", deadline_in, deadline_at)
     if start_in is not None or start_at is not None:
         _set_time(spec, "start", start_in, start_at)
-    for name, duration in (("tolerance", tolerance), ("duration_hint", duration_hint), ("timeout", timeout)):
-        if duration is not None:
-            setattr(spec, f"{name}_s", as_number(name, duration))
+    if tolerance is not None or duration_hint is not None or timeout is not None:
+        _set_durations(spec, tolerance=tolerance, duration_hint=duration_hint, timeout=timeout)
     if on_miss is not None:
         spec.on_miss = _choice("on_miss", "MissPolicy", on_miss)  # type: ignore[assignment]
     if retry is not None:
         _set_retry(spec.retry, retry)
     if after is not None or deps is not _NO_DEPS:
         spec.deps.extend(edges(after, deps))
-    for name, units in _items("resources", resources):
-        spec.resources[name] = _uint32(f"resources[{name!r}]", units)
-    for name, value in _items("tags", tags):
-        spec.tags[name] = text(f"tags[{name!r}]", str(value))
-    for name, value in _items("labels", labels):
-        spec.labels[name] = text(f"labels[{name!r}]", str(value))
+    if resources is not None:
+        _set_units(spec.resources, "resources", resources)
+    if tags is not None:
+        _set_texts(spec.tags, "tags", tags)
+    if labels is not None:
+        _set_texts(spec.labels, "labels", labels)
     return spec
 
 
@@ -187,12 +189,27 @@ def overlap_number(overlap: str) -> int:
     return _choice("overlap", "Overlap", overlap)
 
 
-def _items(name: str, given: Mapping[str, Any] | None) -> Iterable[tuple[str, Any]]:
-    if given is None:
-        return ()
+def _set_durations(spec: pb.TaskSpec, **durations: float | None) -> None:
+    for name, duration in durations.items():
+        if duration is not None:
+            setattr(spec, f"{name}_s", as_number(name, duration))
+
+
+def _set_units(entries: MutableMapping[str, int], name: str, given: Mapping[str, int]) -> None:
+    for key, units in _items(name, given):
+        entries[text(name, key)] = _uint32(f"{name}[{key!r}]", units)
+
+
+def _set_texts(entries: MutableMapping[str, str], name: str, given: Mapping[str, Any]) -> None:
+    for key, value in _items(name, given):
+        word = value if type(value) is str else str(value)
+        entries[text(name, key)] = word if word.isascii() else text(f"{name}[{key!r}]", word)
+
+
+def _items(name: str, given: Mapping[str, Any]) -> Iterable[tuple[str, Any]]:
     if type(given) is not dict and not isinstance(given, Mapping):  # the check of an abstract class is slow
         raise TypeError(f"{name}: a mapping is needed, not {type(given).__name__}")
-    return [(text(name, key), value) for key, value in given.items()]
+    return given.items()
 
 
 def _uint32(name: str, value: object) -> int:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import anyio
 
 from cronoq._client.payloads import encode_payload
+from cronoq._client.places import Place
 from cronoq._client.worker_handlers import HandlerRunner
 from cronoq._client.worker_lease import Lease
 from cronoq_sansio.worker.words import Completed, Failed, Outcome, Refused, Withdrawn
@@ -69,17 +70,17 @@ async def run_handler(
     """
     data, content_type = encode_payload(payload)
     lease = Lease(1, 1, attempt, data, content_type, kind, key, dict(tags or {}), timeout, deadline, pool)
-    scope = anyio.CancelScope()
+    place = Place(anyio.CancelScope())
 
     async def abort(after: float) -> None:
         await anyio.sleep(after)
         lease.cancelled.set()
-        scope.cancel()
+        place.cancel()
 
     async with anyio.create_task_group() as tasks:
         if abort_after is not None:
             tasks.start_soon(abort, abort_after)
-        outcome, crash = await HandlerRunner(handler, 1).run(lease, scope)
+        outcome, crash = await HandlerRunner(handler, 1).run(lease, place)
         tasks.cancel_scope.cancel()
     if crash is not None:
         raise crash

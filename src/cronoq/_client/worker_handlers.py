@@ -13,8 +13,8 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from cronoq._client.loops import Scope
 from cronoq._client.payloads import encode_payload
+from cronoq._client.places import Place
 from cronoq._client.worker_lease import Lease
 from cronoq.errors import CancelTask, Permanent, Reject, Retryable
 from cronoq_sansio.worker.words import Completed, Failed, Interrupted, Outcome, Refused, Withdrawn
@@ -60,32 +60,30 @@ class HandlerRunner:
         self._slots = slots
         self._threads: CapacityLimiter | None = None
 
-    async def run(self, lease: Lease, scope: Scope) -> tuple[Outcome, BaseException | None]:
-        """Run it in `scope`. The outcome, and what must end the worker once that is reported.
+    async def run(self, lease: Lease, place: Place) -> tuple[Outcome, BaseException | None]:
+        """Run it in its place. The outcome, and what must end the worker once that is reported.
 
-        Raises nothing but a cancellation from outside of `scope`.
+        Raises nothing but a cancellation from outside.
         """
+        _current.set((self, lease))  # each handler has a task of its own
+        handler = self._handler if self._async else self._run_in_thread
+        scope = place.scope
         try:
+            if scope is None:
+                return encode(await handler(lease)), None
             with scope:
-                result = await self._call(lease)
-            if scope.cancelled_caught:
-                return Interrupted(), None
-            return encode(result), None
+                result = await handler(lease)
+            return Interrupted() if scope.cancelled_caught else encode(result), None
         except Exception as error:
             return judge(error, lease), None
         except BaseException as error:
+            if scope is None and place.cancelled:
+                return _cut_off(error, lease)
             if anyio.current_effective_deadline() == -math.inf:
                 raise
-            cancelled = isinstance(error, _cancellations())
-            # What ends the worker reaches whoever runs it, with its traceback.
-            seen = error if cancelled else None
-            log.warning("%s: the handler was ended by %s", name(lease), type(error).__name__, exc_info=seen)
-            return Failed(describe(error)), None if cancelled else error
+            return _broken(error, lease)
 
-    async def _call(self, lease: Lease) -> Any:
-        _current.set((self, lease))  # each handler has a task of its own
-        if self._async:
-            return await self._handler(lease)
+    async def _run_in_thread(self, lease: Lease) -> Any:
         return await self.in_thread(functools.partial(self._handler, lease))
 
     async def in_thread(self, function: Callable[[], Any]) -> Any:
@@ -98,6 +96,30 @@ class HandlerRunner:
         # Wrapped in a tuple, because Trio takes a coroutine as the result of a thread for a mistake.
         (result,) = await anyio.to_thread.run_sync(lambda: (function(),), limiter=self._threads)
         return await result if inspect.isawaitable(result) else result
+
+
+def _cut_off(error: BaseException, lease: Lease) -> tuple[Outcome, BaseException | None]:
+    """What a handler ended with that was cancelled where it runs: cancellations of it count as none."""
+    rest: BaseException | None = error
+    own = anyio.get_cancelled_exc_class()
+    if isinstance(error, own):
+        rest = None
+    elif isinstance(error, BaseExceptionGroup):
+        rest = error.split(own)[1]
+    if rest is None:
+        return Interrupted(), None
+    if isinstance(rest, Exception):
+        return judge(rest, lease), None
+    return _broken(rest, lease)
+
+
+def _broken(error: BaseException, lease: Lease) -> tuple[Outcome, BaseException | None]:
+    """What ends the worker, unless it is a cancellation of the handler's own making."""
+    cancelled = isinstance(error, _cancellations())
+    # What ends the worker reaches whoever runs it, with its traceback.
+    seen = error if cancelled else None
+    log.warning("%s: the handler was ended by %s", name(lease), type(error).__name__, exc_info=seen)
+    return Failed(describe(error)), None if cancelled else error
 
 
 def encode(result: Any) -> Outcome:

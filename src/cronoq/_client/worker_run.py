@@ -17,8 +17,9 @@ import anyio
 from cronoq._client import methods
 from cronoq._client.channel import Channel, Token
 from cronoq._client.dialing import Credentials
-from cronoq._client.link import NEVER, now
-from cronoq._client.loops import Scope, Tasks, tasks_in
+from cronoq._client.link import NEVER
+from cronoq._client.loops import current_loop
+from cronoq._client.places import Place, Tasks, tasks_in
 from cronoq._client.target import parse_target
 from cronoq._client.worker_handlers import Handler, HandlerRunner
 from cronoq._client.worker_lease import Lease
@@ -93,6 +94,8 @@ class Run:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.pool = plan.pool
+        self.loop = current_loop()
+        self._now = self.loop.now
         self.finished = anyio.Event()
         """Set when `run` returns or raises."""
         self.registered = False
@@ -122,7 +125,7 @@ class Run:
         """Serve until stopped. Raises what `Worker.run` raises."""
         failure: Exception | None
         try:
-            async with anyio.create_task_group() as group, tasks_in(group) as self._tasks:
+            async with anyio.create_task_group() as group, tasks_in(group, self._plan.slots) as self._tasks:
                 try:
                     failure = await self._serve()
                 except Exception as error:
@@ -139,7 +142,7 @@ class Run:
     def stop(self, grace: float) -> None:
         """Stop within `grace` seconds; the first call counts."""
         if self._until is None:
-            self._until = min(now() + ns(min(grace, _MAX_GRACE)), NEVER)
+            self._until = min(self._now() + ns(min(grace, _MAX_GRACE)), NEVER)
             self._tell_stop()
 
     def _tell_stop(self) -> None:
@@ -232,25 +235,27 @@ class Run:
         self._standing.last_shutdown = reason or "shutdown"
         log.info("pool %r: the server goes away: %s", self.pool, reason or "no reason given")
 
-    def start_handler(self, session: SessionStream, held: Held, scope: Scope) -> None:
+    def start_handler(self, session: SessionStream, held: Held) -> None:
         """A task for the lease."""
         assert self._tasks is not None
         self._alive += 1
-        self._tasks.start_soon(self._handle, session, held, scope, name=f"lease {held.lease}")
+        held.task = self._tasks.start(self._handle, session, held)
 
-    async def _handle(self, session: SessionStream, held: Held, scope: Scope) -> None:
-        assert isinstance(held.job, Lease)
+    async def _handle(self, place: Place, session: SessionStream, held: Held) -> None:
+        tasks, lease = self._tasks, held.job
+        assert tasks is not None and isinstance(lease, Lease)
         try:
-            outcome, crash = await self._runner.run(held.job, scope)
+            outcome, crash = await self._runner.run(lease, place)
         finally:
             self._alive -= 1
+            tasks.leave(place)
         if crash is not None and self._crash is None:
             self._crash = crash
         session.handler_exited(held, outcome)
         if self._session is not None and self._session is not session:
             self._session.earlier_exited()
         if crash is not None:
-            self._until = now() if self._until is None else min(self._until, now())
+            self._until = self._now() if self._until is None else min(self._until, self._now())
             self._tell_stop()
 
 

@@ -12,14 +12,15 @@ import anyio
 
 from cronoq._client import worker_codec
 from cronoq._client.calls import Stream
-from cronoq._client.link import NEVER, now
-from cronoq._client.loops import Scope, new_scope
+from cronoq._client.link import NEVER
+from cronoq._client.loops import Loop
+from cronoq._client.places import Place
 from cronoq._client.worker_lease import Lease
 from cronoq.errors import ClientError
 from cronoq_sansio import limits
 from cronoq_sansio.clock import seconds
 from cronoq_sansio.errors import RemoteProtocolError
-from cronoq_sansio.worker.session import REGISTERING, STOPPING, WorkerSession
+from cronoq_sansio.worker.session import REGISTERING, SERVING, STOPPING, WorkerSession
 from cronoq_sansio.worker.words import (
     EarlierExited,
     Effect,
@@ -43,6 +44,7 @@ class Owner(Protocol):
     """The run that a session belongs to."""
 
     pool: str
+    loop: Loop
 
     def on_registered(self, registered: Registered) -> None:
         """The server accepted the worker."""
@@ -50,8 +52,8 @@ class Owner(Protocol):
     def on_server_leaves(self, reason: str, not_leader: bool) -> None:
         """The server has told that it goes."""
 
-    def start_handler(self, session: "SessionStream", held: Held, scope: Scope) -> None:
-        """Run the handler in the scope; `handler_exited` once it is over."""
+    def start_handler(self, session: "SessionStream", held: Held) -> None:
+        """Run the handler in a `Place`, which is the `task` of `held`; `handler_exited` once it is over."""
 
 
 class SessionStream:
@@ -59,13 +61,17 @@ class SessionStream:
 
     def __init__(self, owner: Owner, stream: Stream, slots: int, busy: int) -> None:
         self.machine = WorkerSession(slots, busy=busy)
+        self._now = owner.loop.now
         self._owner = owner
         self._stream = stream
         self._lease_ttl: float | None = None
         self._reading = anyio.CancelScope()
         self._sender = anyio.Event()
         self._sent = anyio.Event()
+        self._flushing = False
+        """`_flush` is to be called before the next write."""
         self._waiting_for_room = False
+        self._encode = worker_codec.Encoder().encode
         self._parting = False
         self._timer: anyio.CancelScope | None = None
         self._armed = NEVER
@@ -74,7 +80,7 @@ class SessionStream:
 
     async def run(self, name: str, labels: dict[str, str]) -> ClientError:
         """Serve until the stream is over; what it ended with."""
-        self._stream.send_nowait(worker_codec.register(self._owner.pool, self.machine.requested, name, labels))
+        self._stream.send_all([worker_codec.register(self._owner.pool, self.machine.requested, name, labels)])
         self._reading.deadline = anyio.current_time() + seconds(limits.WORKER_REGISTER_TIMEOUT)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_time)
@@ -95,21 +101,18 @@ class SessionStream:
 
     def handler_exited(self, held: Held, outcome: Outcome) -> None:
         """A handler of this session is over."""
-        self.tell(HandlerExited(held, outcome))
+        machine = self.machine
+        effects = machine.handle(HandlerExited(held, outcome), self._now())
+        if effects or not self._flushing or machine.state is not SERVING:  # else there is nothing more to do about it
+            self._perform(effects)
 
     def earlier_exited(self) -> None:
         """A handler of an earlier session is over."""
         self.tell(EarlierExited())
 
     def tell(self, event: Input) -> None:
-        """Give the machine an input and do what it asks. Raises `RemoteProtocolError` for inputs from the server."""
-        try:
-            effects = self.machine.handle(event, now())
-        except RemoteProtocolError as fault:
-            assert isinstance(fault.reply, list)
-            self._perform(fault.reply)
-            raise
-        self._perform(effects)
+        """Give the machine an input and do what it asks."""
+        self._perform(self.machine.handle(event, self._now()))
 
     # --- the tasks
 
@@ -118,12 +121,8 @@ class SessionStream:
         error = None
         try:
             with self._reading:
-                while (message := await stream.receive()) is not None:
-                    event = worker_codec.read(message, self._owner.pool, self._lease_ttl)
-                    if event is not None:
-                        self.tell(event)
-                        if isinstance(event, Registered) and self.machine.registered is not None:
-                            self._registered(self.machine.registered)
+                while (messages := await stream.receive_all()) is not None:
+                    self._take(messages)
                     while self.machine.congested:
                         self._sent = anyio.Event()
                         await self._sent.wait()
@@ -136,6 +135,25 @@ class SessionStream:
         if self._reading.cancelled_caught:
             error = self._why or self._silence()
         return error or ClientError("unavailable", "the server ended the stream")
+
+    def _take(self, messages: list[Any]) -> None:
+        """What the server said, all of it before anything is answered. `RemoteProtocolError` when it may not say it."""
+        machine, pool, now = self.machine, self._owner.pool, self._now()
+        effects: list[Effect] = []
+        try:
+            for message in messages:
+                event = worker_codec.read(message, pool, self._lease_ttl)
+                if event is None:
+                    continue
+                effects += machine.handle(event, now)
+                if type(event) is Registered and machine.registered is not None:
+                    self._registered(machine.registered)
+        except RemoteProtocolError as fault:
+            assert isinstance(fault.reply, list)
+            effects += fault.reply
+            raise
+        finally:
+            self._perform(effects)
 
     def _silence(self) -> ClientError:
         if self._parting:
@@ -153,7 +171,7 @@ class SessionStream:
                 message = self.machine.next_message()
                 if message is None:
                     break
-                self._stream.send_nowait(worker_codec.write(message))
+                self._stream.send_all([self._encode(message)])
                 self._sent.set()
             self._waiting_for_room = False
             if self._parting:
@@ -167,7 +185,7 @@ class SessionStream:
             self._armed = NEVER if due is None else due
             with anyio.CancelScope(deadline=seconds(self._armed)) as self._timer:
                 await anyio.sleep_forever()
-            self._perform(self.machine.handle_timer(now()))
+            self._perform(self.machine.handle_timer(self._now()))
             self._warn_late()
 
     def _warn_late(self) -> None:
@@ -185,10 +203,15 @@ class SessionStream:
 
     def _perform(self, effects: list[Effect]) -> None:
         for effect in effects:
-            _PERFORMERS[type(effect)](self, effect)
-        self._flush()
+            if type(effect) is Start:
+                self._owner.start_handler(self, effect.held)
+            else:
+                _PERFORMERS[type(effect)](self, effect)
+        if not self._flushing and self.machine.has_messages:
+            self._flushing = True
+            self._stream.before_write(self._flush)
         timer = self._timer
-        if timer is not None:
+        if timer is not None and self.machine.due < self._armed:
             due = self.machine.next_timeout()
             if due is not None and due < self._armed:
                 self._armed = due
@@ -196,18 +219,26 @@ class SessionStream:
 
     def _flush(self) -> None:
         """Send what the stream takes at once; the sending task does the rest."""
+        self._flushing = False
         if self._waiting_for_room or self._parting:
             return
-        stream, machine = self._stream, self.machine
+        stream, machine, encode = self._stream, self.machine, self._encode
         if machine.state in (REGISTERING, STOPPING):
             return
-        while stream.has_room:
+        messages: list[bytes] = []
+        room = stream.room
+        while room > 0:
             message = machine.next_message()
             if message is None:
-                return
-            stream.send_nowait(worker_codec.write(message))
-        self._waiting_for_room = True
-        self._sender.set()
+                break
+            messages.append(encode(message))
+            room -= len(messages[-1])
+        else:
+            self._waiting_for_room = True
+            self._sender.set()
+        if messages:
+            stream.send_all(messages)
+            self._sent.set()
 
     def _registered(self, registered: Registered) -> None:
         if not self._parting:
@@ -218,17 +249,12 @@ class SessionStream:
             self._stream.max_receive_bytes = max(self._stream.max_receive_bytes, largest)
         self._owner.on_registered(registered)
 
-    def _start(self, effect: Start) -> None:
-        scope = new_scope()
-        effect.held.task = scope
-        self._owner.start_handler(self, effect.held, scope)
-
     def _interrupt(self, effect: Interrupt) -> None:
         held = effect.held
         assert isinstance(held.job, Lease)
         log.debug("task %d is cut off: %s", held.job.task_id, effect.reason)
         held.job.cancelled.set()
-        cast(Scope, held.task).cancel()
+        cast(Place, held.task).cancel()
 
     def _part(self, effect: Part) -> None:
         self._parting = True
@@ -242,7 +268,6 @@ class SessionStream:
 
 
 _PERFORMERS: dict[type, Callable[[SessionStream, Any], None]] = {
-    Start: SessionStream._start,
     Interrupt: SessionStream._interrupt,
     Part: SessionStream._part,
     Leave: SessionStream._leave,

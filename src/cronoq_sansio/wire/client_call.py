@@ -13,29 +13,35 @@ from cronoq_sansio.wire.metadata import Headers, Metadata
 class ClientCall:
     """One call. `owner` is the caller's; the rest belongs to the machine."""
 
-    __slots__ = (
-        "accepted",
-        "answer",
-        "credit",
-        "deadline",
-        "end_sent",
-        "ended",
-        "headers",
-        "held",
-        "max_receive",
-        "messages",
-        "over",
-        "owner",
-        "partial",
-        "path",
-        "queue",
-        "reader",
-        "ready",
-        "sent",
-        "stream_id",
-        "streaming",
-        "unsent",
-    )
+    # Most of these are the same for most calls: then they are the class's alone.
+    stream_id = 0
+    """0 = waiting for a stream."""
+    over = False
+    # sending
+    queue: deque[bytes] | None = None
+    """Of a stream: messages after `partial`, framed."""
+    partial = b""
+    """What is being sent …"""
+    sent = 0
+    """… and how much of it is out."""
+    unsent = 0
+    """Bytes of messages that are not out yet."""
+    ended = False
+    """Nothing more will be sent."""
+    end_sent = False
+    ready = False
+    # receiving
+    accepted: Accepted | None = None
+    """What the headers of the response said."""
+    reader: MessageReader | None = None
+    answer = b""
+    """Unless `streaming`: the message that came …"""
+    messages = 0
+    """… and how many did."""
+    held = 0
+    """Bytes of messages that the owner has not taken yet."""
+    credit = 0
+    """Bytes that came and for which the server got no new credit yet."""
 
     def __init__(
         self, path: bytes, headers: Headers, deadline: int | None, streaming: bool, max_receive: int, owner: Any
@@ -47,33 +53,6 @@ class ClientCall:
         self.max_receive = max_receive
         """Bound of a message; the owner may change it."""
         self.owner = owner
-        self.stream_id = 0
-        """0 = waiting for a stream."""
-        self.over = False
-        # sending
-        self.queue: deque[bytes] | None = None
-        """Of a stream: messages after `partial`, framed."""
-        self.partial = b""
-        """What is being sent …"""
-        self.sent = 0
-        """… and how much of it is out."""
-        self.unsent = 0
-        """Bytes of messages that are not out yet."""
-        self.ended = False
-        """Nothing more will be sent."""
-        self.end_sent = False
-        self.ready = False
-        # receiving
-        self.accepted: Accepted | None = None
-        """What the headers of the response said."""
-        self.reader: MessageReader | None = None
-        self.answer = b""
-        """Unless `streaming`: the message that came."""
-        self.messages = 0
-        self.held = 0
-        """Bytes of messages that the owner has not taken yet."""
-        self.credit = 0
-        """Bytes that came and for which the server got no new credit yet."""
 
     @property
     def waiting(self) -> bool:

@@ -33,8 +33,8 @@ from cronoq_sansio.wire.client_call import (
     GoingAway,
     HeadersReceived,
     MessageReceived,
-    SendingResumed,
 )
+from cronoq_sansio.wire.client_requests import MIN_STALE, ClientRequests
 from cronoq_sansio.wire.client_status import (
     NO_STATUS,
     REFUSED_STREAM,
@@ -47,19 +47,17 @@ from cronoq_sansio.wire.client_status import (
 )
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
 from cronoq_sansio.wire.http2_client import Http2Client
-from cronoq_sansio.wire.metadata import Headers, Metadata, encode_timeout
+from cronoq_sansio.wire.metadata import Headers, Metadata
 
 SETTING = "grpc.max_receive_message_length"
-_CANCEL = 8
 _CREDIT_STEP = fixed.CLIENT_WINDOW // 2
-_MIN_STALE = 64
-_MAX_HEADS = 64  #: methods whose header fields are kept
 _OK = GrpcStatus.OK
 _LATE = "the deadline of the call passed"
+_prefix = PREFIX.unpack_from
 
 
-class GrpcClient:
-    """One connection. Times are nanoseconds on the scale of `now`.
+class GrpcClient(ClientRequests):
+    """One connection, both halves. Times are nanoseconds on the scale of `now`.
 
     `authority` is what the server is called, `scheme` `http` or `https`. Methods about a call that is over do nothing.
     """
@@ -76,53 +74,12 @@ class GrpcClient:
         ping_timeout: int = fixed.CLIENT_PING_TIMEOUT,
         settings_timeout: int = fixed.CLIENT_CONNECT_TIMEOUT,
     ) -> None:
-        self.http2 = Http2Client(
+        connection = Http2Client(
             ping_interval=ping_interval, ping_timeout=ping_timeout, settings_timeout=settings_timeout, now=now
         )
-        self._now = now
+        super().__init__(connection, now, authority=authority, scheme=scheme, user_agent=user_agent)
         self._authority = authority
         self._max_receive = max_receive
-        self._leading = ((b":method", b"POST"), (b":scheme", scheme.encode()))
-        self._following = (
-            (b":authority", authority.encode("ascii")),
-            (b"te", b"trailers"),
-            (b"content-type", b"application/grpc"),
-            (b"user-agent", user_agent.encode("ascii")),
-            (b"grpc-accept-encoding", b"identity,gzip"),
-        )
-        self._heads: dict[bytes, tuple[tuple[bytes, bytes], ...]] = {}
-        """By method: the header fields of its calls."""
-        self._calls: dict[int, ClientCall] = {}
-        """By stream, oldest first."""
-        self._waiting: deque[ClientCall] = deque()
-        self._abandoned = 0
-        """Calls in `_waiting` that are over."""
-        self._ready: deque[ClientCall] = deque()
-        self._blocked: dict[int, ClientCall] = {}
-        """By stream: those that wait for the window of their stream …"""
-        self._starved: dict[int, ClientCall] = {}
-        """… and for that of the connection, oldest first; they count as ready."""
-        self._deadlines: list[tuple[int, int, ClientCall]] = []
-        self._sequence = 0
-        self._stale = 0
-        """Entries of `_deadlines` whose call is over."""
-        self._leaving = ""
-        self._late_events: list[ClientEvent] = []
-
-    @property
-    def closed(self) -> bool:
-        """Write what `take` still gives, then close the socket."""
-        return self.http2.closed
-
-    @property
-    def usable(self) -> bool:
-        """New calls may be started."""
-        return not self.http2.closed and not self.http2.leaving and not self._leaving
-
-    @property
-    def open_calls(self) -> int:
-        """Calls that are not over."""
-        return len(self._calls) + len(self._waiting) - self._abandoned
 
     # --- what callers do
 
@@ -138,13 +95,8 @@ class GrpcClient:
         owner: Any = None,
     ) -> ClientCall:
         """Start a call; only while `usable`. `metadata` are header fields; `streaming`: several messages may come."""
-        assert self.usable
-        self._now = now
         call = ClientCall(path, metadata, deadline, streaming, max_receive or self._max_receive, owner)
-        self._waiting.append(call)
-        if deadline is not None:
-            self._sequence += 1
-            heapq.heappush(self._deadlines, (deadline, self._sequence, call))
+        self._begin(call, now)
         return call
 
     def ask(
@@ -159,31 +111,12 @@ class GrpcClient:
         owner: Any = None,
     ) -> ClientCall:
         """A call with one message and one answer: `start_call`, `send` and `half_close` in one."""
-        call = self.start_call(path, metadata, now, deadline=deadline, max_receive=max_receive, owner=owner)
+        call = ClientCall(path, metadata, deadline, False, max_receive or self._max_receive, owner)
         call.partial = framed = PREFIX.pack(0, len(message)) + message
         call.unsent = len(framed)
         call.ended = True
+        self._begin(call, now)
         return call
-
-    def send(self, call: ClientCall, message: bytes) -> None:
-        """Queue a message."""
-        if call.over or call.ended:
-            return
-        framed = PREFIX.pack(0, len(message)) + message
-        call.unsent += len(framed)
-        if call.queue is not None:
-            call.queue.append(framed)
-        elif call.partial:
-            call.queue = deque((framed,))
-        else:
-            call.partial = framed
-        self._schedule(call)
-
-    def half_close(self, call: ClientCall) -> None:
-        """Nothing follows what is queued."""
-        if not call.over and not call.ended:
-            call.ended = True
-            self._schedule(call)
 
     def cancel(self, call: ClientCall) -> None:
         """The owner is no longer interested; no event tells of the end."""
@@ -217,11 +150,6 @@ class GrpcClient:
             failures = [http2.Failed(why) for _ in failures]
         return self._translate(failures)
 
-    def take_events(self) -> list[ClientEvent]:
-        """What happened while something was being sent."""
-        events, self._late_events = self._late_events, []
-        return events
-
     def _translate(self, found: list[http2.ClientSideEvent]) -> list[ClientEvent]:
         events: list[ClientEvent] = []
         for event in found:
@@ -251,7 +179,13 @@ class GrpcClient:
             and PREFIX.unpack_from(data) == (0, size)
             and size <= call.max_receive
         ):
-            self._forget(call, reset=False)
+            # `_forget` in short: it is all sent, and its stream has ended.
+            call.over = True
+            del self._calls[stream_id]
+            if call.deadline is not None:
+                self._stale += 1
+                if self._stale > MIN_STALE and self._stale * 2 > len(self._deadlines):
+                    self._drop_stale()
             metadata = accepted.metadata + ended.metadata
             events.append(CallEnded(call, _OK, ended.message, metadata, False, data[PREFIX_SIZE:]))
             return
@@ -299,10 +233,8 @@ class GrpcClient:
 
     def _receive_data(self, call: ClientCall, data: bytes, events: list[ClientEvent]) -> None:
         if call.reader is None:
-            size = len(data) - PREFIX_SIZE
-            if size >= 0 and PREFIX.unpack_from(data) == (0, size) and size <= call.max_receive:
-                # The usual case: a DATA frame is one message, not compressed.
-                self._receive_message(call, data[PREFIX_SIZE:], len(data), events)
+            data = self._receive_whole(call, data, events)
+            if not data or call.over:
                 return
             gzip = call.accepted is not None and call.accepted.gzip
             call.reader = MessageReader(call.max_receive, gzip=gzip, setting=SETTING)
@@ -318,6 +250,24 @@ class GrpcClient:
                 return
         if not reader.buffered:
             call.reader = None
+
+    def _receive_whole(self, call: ClientCall, data: bytes, events: list[ClientEvent]) -> bytes:
+        """The usual messages: all there, not compressed. Returns what follows them."""
+        at, end, most = 0, len(data), call.max_receive
+        while (start := at + PREFIX_SIZE) <= end:
+            flags, size = _prefix(data, at)
+            after = start + size
+            if flags or size > most or after > end:
+                break
+            if call.streaming:
+                call.held += after - at
+                events.append(MessageReceived(call, data[start:after], after - at))
+            else:
+                self._receive_message(call, data[start:after], after - at, events)
+                if call.over:
+                    return b""
+            at = after
+        return data[at:] if at else data
 
     def _receive_message(self, call: ClientCall, message: bytes, size: int, events: list[ClientEvent]) -> None:
         call.messages += 1
@@ -379,120 +329,6 @@ class GrpcClient:
         self._end_all(GrpcStatus.UNAVAILABLE, f"{self._authority}: {event.reason}", events)
         events.append(ConnectionLost(event.reason))
 
-    # --- out
-
-    def wants_write(self) -> bool:
-        """Whether `take` has something."""
-        connection = self.http2
-        return (
-            bool(self._ready)
-            or connection.unsent > 0
-            or (bool(self._waiting) and connection.may_open())
-            or (bool(self._starved) and connection.window > 0)
-        )
-
-    def take(self, limit: int) -> bytes:
-        """About `limit` bytes to write now. Then ask `take_events`."""
-        connection = self.http2
-        if self._waiting:
-            self._open_streams(limit)
-        if self._ready or self._starved:
-            self._pump_all(limit - connection.unsent)
-        return connection.take(limit)
-
-    def _open_streams(self, limit: int) -> None:
-        waiting, connection = self._waiting, self.http2
-        while waiting and connection.unsent < limit and connection.may_open():
-            call = waiting.popleft()
-            if call.over:
-                self._abandoned -= 1
-                continue
-            fields = self._heads.get(call.path) or self._head(call.path)
-            if call.headers:
-                fields = (*fields, *call.headers)
-            once = () if call.deadline is None else ((b"grpc-timeout", encode_timeout(call.deadline - self._now)),)
-            if call.ended and call.queue is None and call.partial:
-                stream_id = connection.ask(fields, call.partial, self._now, once)
-                if stream_id:
-                    call.stream_id = stream_id
-                    call.partial, call.unsent, call.end_sent = b"", 0, True
-                    self._calls[stream_id] = call
-                    continue
-            call.stream_id = connection.open(fields, self._now, once)
-            self._calls[call.stream_id] = call
-            self._schedule(call)
-
-    def _head(self, path: bytes) -> tuple[tuple[bytes, bytes], ...]:
-        """The header fields of a method."""
-        if len(self._heads) >= _MAX_HEADS:
-            self._heads.clear()
-        self._heads[path] = fields = (*self._leading, (b":path", path), *self._following)
-        return fields
-
-    def _schedule(self, call: ClientCall) -> None:
-        if call.stream_id and not call.ready:
-            call.ready = True
-            self._ready.append(call)
-
-    def _pump_all(self, room: int) -> None:
-        """One DATA frame of each in turn, until there is no room any more or nothing can be sent."""
-        ready, starved, connection = self._ready, self._starved, self.http2
-        while room > 0:
-            if ready:
-                call = ready.popleft()
-            elif starved and connection.window > 0:
-                call = starved.pop(next(iter(starved)))
-            else:
-                return
-            call.ready = False
-            if not call.over:
-                room -= self._pump(call) + PREFIX_SIZE
-
-    def _pump(self, call: ClientCall) -> int:
-        """Send at most one DATA frame. Returns its size."""
-        connection, stream_id = self.http2, call.stream_id
-        if call.queue is not None and not call.sent:
-            self._gather(call, call.queue)
-        left = len(call.partial) - call.sent
-        if not left:
-            if call.ended and not call.end_sent:
-                call.end_sent = True
-                connection.send_data(stream_id, b"", end=True)
-            return 0
-        size = min(left, connection.sendable(stream_id))
-        if size <= 0:
-            if connection.window > 0:
-                self._blocked[stream_id] = call
-            else:
-                call.ready = True
-                self._starved[stream_id] = call
-            return 0
-        data = call.partial if size == len(call.partial) else call.partial[call.sent : call.sent + size]
-        call.sent += size
-        if call.sent == len(call.partial):
-            call.partial, call.sent = b"", 0
-        more = bool(call.partial) or call.queue is not None
-        call.end_sent = call.ended and not more
-        connection.send_data(stream_id, data, end=call.end_sent)
-        before = call.unsent
-        call.unsent -= size
-        if call.streaming and call.unsent < fixed.CLIENT_UNSENT <= before:
-            self._late_events.append(SendingResumed(call))
-        if more:
-            self._schedule(call)
-        return size
-
-    def _gather(self, call: ClientCall, queue: deque[bytes]) -> None:
-        """Small messages share a DATA frame."""
-        parts = [call.partial]
-        size = len(call.partial)
-        while queue and size < fixed.MAX_FRAME:
-            parts.append(queue.popleft())
-            size += len(parts[-1])
-        if not queue:
-            call.queue = None
-        call.partial = b"".join(parts)
-
     # --- ends
 
     def _end(
@@ -510,29 +346,6 @@ class GrpcClient:
         self._forget(call, reset=True)
         answer = call.answer if status is _OK else b""
         events.append(CallEnded(call, status, message, metadata, unprocessed, answer))
-
-    def _forget(self, call: ClientCall, *, reset: bool) -> None:
-        """The call is over; a stream that is still open ends at once."""
-        call.over = True
-        call.partial, call.queue, call.reader = b"", None, None
-        stream_id = call.stream_id
-        if stream_id:
-            if reset:
-                self.http2.reset(stream_id, _CANCEL)
-            self._calls.pop(stream_id, None)
-            self._blocked.pop(stream_id, None)
-            self._starved.pop(stream_id, None)
-        else:
-            self._abandoned += 1
-            if self._abandoned * 2 > len(self._waiting):
-                self._waiting = deque(waiting for waiting in self._waiting if not waiting.over)
-                self._abandoned = 0
-        if call.deadline is not None:
-            self._stale += 1
-            if self._stale > _MIN_STALE and self._stale * 2 > len(self._deadlines):
-                self._deadlines = [entry for entry in self._deadlines if not entry[2].over]
-                heapq.heapify(self._deadlines)
-                self._stale = 0
 
     def _end_waiting(self, status: GrpcStatus, why: str, events: list[ClientEvent]) -> None:
         waiting, self._waiting = self._waiting, deque()

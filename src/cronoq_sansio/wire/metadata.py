@@ -91,6 +91,16 @@ def encode_timeout(duration: int) -> bytes:
     return _encode_rounded(duration)
 
 
+def timeout_step(duration: int) -> tuple[int, int]:
+    """The durations for which `encode_timeout` says the same as for this one: above the first, up to the second."""
+    if not 10_000 <= duration < _LONG_TIMEOUT:
+        return duration - 1, duration
+    step: int = 10 ** (len(str(duration)) - _TIMEOUT_DIGITS)
+    rounded = -(-duration // step) * step
+    # Below the least number of as many digits the steps are smaller.
+    return max(rounded - step, step * 10 ** (_TIMEOUT_DIGITS - 1) - 1), rounded
+
+
 @lru_cache(64)
 def _encode_rounded(duration: int) -> bytes:
     """In the coarsest unit that is exact, or in the finest one in which it is not too long."""

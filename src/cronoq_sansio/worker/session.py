@@ -80,6 +80,9 @@ class State(Enum):
     PARTING = "parting"
     OVER = "over"
 
+    inputs: "dict[type, tuple[Effects, State]]"
+    """What is listed for it in `TRANSITIONS`."""
+
 
 REGISTERING, STOPPING, SERVING, DRAINING, CUTTING, PARTING, OVER = State
 
@@ -183,11 +186,12 @@ class WorkerSession:
         the list of effects that are still to be performed.
         """
         effects: list[Effect] = []
-        entry = _TABLE[self.state].get(type(event))
+        entry = self.state.inputs.get(type(event))
         if entry is not None:
             method, self.state = entry
             method(self, event, now, effects)
-            self._settle(now, effects)
+            if self.state is not SERVING:
+                self._settle(now, effects)
         return effects
 
     def handle_timer(self, now: int) -> list[Effect]:
@@ -223,13 +227,33 @@ class WorkerSession:
             due = min(due, waiting[0].wait_until)
         return None if due == _NEVER else due
 
+    @property
+    def due(self) -> int:
+        """When `next_timeout` is at the earliest."""
+        due = self._until if self.state is SERVING else 0
+        if self._alarms and self._alarms[0][0] < due:
+            due = self._alarms[0][0]
+        if self._waiting and self._waiting[0].wait_until < due:
+            due = self._waiting[0].wait_until
+        return due
+
     # --- out
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether `next_message` has one."""
+        if self._reports or self._beats:
+            return True
+        return self.state in (SERVING, DRAINING, CUTTING, PARTING) and self._offer() != self._offered
 
     def next_message(self) -> ToServer | None:
         """What to send next; None = nothing.
 
         A changed offer comes before reports, so that none of them is answered with a lease that it rules out.
         """
+        usual = self._alive == self._running and self._offered == self.granted and self.state is SERVING
+        if usual and not self._beats:
+            return self._reports.popleft() if self._reports else None
         if self._beats:
             lease = next(iter(self._beats))
             del self._beats[lease]
@@ -464,6 +488,7 @@ class WorkerSession:
 
 
 Effects = Callable[[WorkerSession, Any, int, list[Effect]], None]
-_TABLE: dict[State, dict[type, tuple[Effects, State]]] = {state: {} for state in State}
+for _state in State:
+    _state.inputs = {}
 for (_state, _kind), (_name, _after) in TRANSITIONS.items():
-    _TABLE[_state][_kind] = (getattr(WorkerSession, f"_{_name}"), _after)
+    _state.inputs[_kind] = (getattr(WorkerSession, f"_{_name}"), _after)

@@ -28,7 +28,11 @@ test: $(VENV)/.dev-ready
 
 long: $(VENV)/.dev-ready
 	HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest -m long $(ARGS)
+	$(if $(ARGS),,HYPOTHESIS_PROFILE=long $(BIN)/python -m pytest $(MANY))
 	$(if $(ARGS),,$(MAKE) fuzz ARGS="--seconds 600")
+
+# Tests of what may happen in any order, with 2,000 examples instead of 50.
+MANY := $(addprefix tests/wire/test_,http2_pairs.py http2_differential.py grpc_goaway.py grpc_client_server.py hpack.py)
 
 sim: $(VENV)/.serve-ready
 	@exec $(BIN)/python -m cronoq_sansio.sim $(ARGS)

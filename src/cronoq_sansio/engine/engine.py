@@ -210,8 +210,7 @@ class Engine:
             self.dependencies.next_timeout(),
             self.starts.next_timeout(self) if self.starts.count else None,
             self.recurring.next_timeout(self) if self.recurring.armed and not self._held else None,
-            # While dispatch is held back nothing is called.
-            self.resources.next_timeout() if self.resources.any and not self._held else None,
+            None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
         ):
             if due is not None and (earliest is None or due < earliest):
                 earliest = due

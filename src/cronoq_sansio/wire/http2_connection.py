@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 from cronoq_sansio import limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire import peer_limits
-from cronoq_sansio.wire.floods import Floods, Replies
+from cronoq_sansio.wire.floods import Floods
 from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList, Unreadable
-from cronoq_sansio.wire.hpack_encoder import Encoder
-from cronoq_sansio.wire.http2_streams import Breach, Input, OverStreams, State, Stream, move_windows
+from cronoq_sansio.wire.http2_output import Http2Output
+from cronoq_sansio.wire.http2_streams import Breach, Input, State, Stream, move_windows
 from cronoq_sansio.wire.http2_words import (
     ACK,
     CONTINUATION,
@@ -48,14 +48,13 @@ from cronoq_sansio.wire.http2_words import (
 from cronoq_sansio.wire.peer_limits import Exceeded
 
 _head = HEAD.unpack_from
-_pack = HEAD.pack
 _long = LONG.unpack_from
 _LATE = int(Breach.LATE)
 _REMOTE_ENDED = int(State.REMOTE_ENDED)
 _HALF = int(State.ENDED)  #: states below have an entry
 
 
-class Http2Connection:
+class Http2Connection(Http2Output):
     """One connection, of either role. Sending on a stream that is over, or after a failure, does nothing."""
 
     __slots__ = (
@@ -67,23 +66,14 @@ class Http2Connection:
         "_buffer",
         "_clock",
         "_decoder",
-        "_encoder",
         "_floods",
         "_highest",
         "_lost",
         "_moved_on",
-        "_out",
-        "_over",
-        "_peer_frame",
-        "_peer_window",
         "_receive_window",
-        "_replies",
-        "_send_window",
         "_settled",
-        "_streams",
         "_window",
         "closed",
-        "unsent",
     )
 
     TABLE: ClassVar[tuple[tuple[int, ...], ...]]
@@ -93,10 +83,9 @@ class Http2Connection:
 
     def __init__(self, now: int, max_streams: int, window: int) -> None:
         """`max_streams`: that may be open at once; `window`: bytes that each stream of the peer may send at first."""
+        super().__init__()
         self.closed = False
         """Write what `take` gives, then close the socket."""
-        self.unsent = 0
-        """Bytes that wait for `take`."""
         self._lost = 0
         """Nanoseconds of `now` that do not count; `_clock` is without them."""
         self._clock = now
@@ -110,19 +99,11 @@ class Http2Connection:
         self._moved_on = False
         """The last read has brought a frame to its end that left no header block open."""
         self._decoder = Decoder(limits.MAX_HEADER_LIST)
-        self._encoder = Encoder()
         self._floods = Floods(max_streams)
-        self._streams: dict[int, Stream] = {}
-        self._over = OverStreams()
         self._highest = 0
         """Of the streams that were opened, by whoever opens them here."""
         self._window = window
         self._receive_window = limits.CONNECTION_WINDOW
-        self._send_window = self._peer_window = words.DEFAULT_WINDOW
-        self._peer_frame = words.SMALLEST_FRAME
-        self._out: list[bytes] = []
-        self._replies = Replies()
-        """Of `_out`."""
 
     # --- what a role says
 
@@ -498,94 +479,9 @@ class Http2Connection:
         self._reply(RST_STREAM, 0, stream_id, LONG.pack(code))
         self._over.note(stream_id, State.DROPPED)
 
-    # --- out
-
-    def sendable(self, stream_id: int) -> int:
-        """How many bytes one `send_data` may carry now; 0 or less = wait until the window is opened."""
-        stream = self._streams.get(stream_id)
-        if stream is None:
-            return 0
-        room = self._peer_frame if self._peer_frame < MAX_DATA else MAX_DATA
-        if stream.send_window < room:
-            room = stream.send_window
-        return room if room < self._send_window else self._send_window
-
-    @property
-    def window(self) -> int:
-        """How many bytes all streams together may send now; below 0 is possible."""
-        return self._send_window
-
-    @property
-    def initial_window(self) -> int:
-        """What the peer lets each new stream send."""
-        return self._peer_window
-
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""
         return self._floods.useless(now - self._lost)
-
-    @property
-    def widest_window(self) -> int:
-        """The most that `sendable` can ever be for a stream, as far as the peer has said."""
-        return min(self._peer_window, self._peer_frame, MAX_DATA)
-
-    def reset(self, stream_id: int, code: int) -> None:
-        """End the stream at once; `code` as in RST_STREAM."""
-        if self._streams.pop(stream_id, None) is not None:
-            self._send(RST_STREAM, 0, stream_id, LONG.pack(code))
-            self._over.note(stream_id, State.DROPPED)
-            self._left()
-
-    def credit(self, stream_id: int, size: int) -> None:
-        """Let the peer send `size` more bytes on this stream."""
-        stream = self._streams.get(stream_id)
-        if stream is not None and size and not stream.state & State.REMOTE_ENDED:
-            stream.receive_window += size
-            self._send(WINDOW_UPDATE, 0, stream_id, LONG.pack(size))
-
-    def _left(self) -> None:
-        """A stream is over."""
-
-    def _write_block(self, flags: int, stream_id: int, block: bytes) -> None:
-        """HEADERS, and CONTINUATION for what one frame does not hold."""
-        size = self._peer_frame
-        if len(block) <= size:
-            self._send(HEADERS, flags | END_HEADERS, stream_id, block)
-            return
-        self._send(HEADERS, flags, stream_id, block[:size])
-        for at in range(size, len(block), size):
-            last = END_HEADERS if at + size >= len(block) else 0
-            self._send(CONTINUATION, last, stream_id, block[at : at + size])
-
-    def _send(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        length = len(payload)
-        self._out.append(_pack(length >> 16, length & 0xFFFF, kind, flags, stream_id) + payload)
-        self.unsent += FRAME_HEADER + length
-
-    def _send_content(self, flags: int, stream_id: int, data: bytes) -> None:
-        """A frame of DATA: what is long is not copied before it is written."""
-        length = len(data)
-        self._out.append(_pack(length >> 16, length & 0xFFFF, DATA, flags, stream_id))
-        self._out.append(data)
-        self.unsent += FRAME_HEADER + length
-
-    def _reply(self, kind: int, flags: int, stream_id: int, payload: bytes) -> None:
-        """Say what the peer has caused; one that does not read it is noticed."""
-        self._send(kind, flags, stream_id, payload)
-        if not self._replies.add(FRAME_HEADER + len(payload), self.unsent):
-            raise Exceeded(peer_limits.UNREAD_REPLIES)
-
-    def take(self, limit: int) -> bytes:
-        """Up to `limit` bytes to write to the socket."""
-        out = self._out
-        if self.unsent > limit:
-            out, self._out = words.cut(out, limit)
-        data = b"".join(out)
-        out.clear()
-        self.unsent -= len(data)
-        if self._replies.waiting:
-            self._replies.sent(len(data), self.unsent)
-        return data
 
 
 _Handler = Callable[[Http2Connection, int, int, bytes, list[Any]], None]

@@ -89,7 +89,28 @@ def test_whatever_is_not_http2_is_closed_at_the_first_wrong_byte(data: bytes, at
         events += machine.receive(piece, START)
         assert machine.closed is (at_once or at >= wrong)
     assert failure(events) == "the peer does not speak HTTP/2"
-    assert machine.take(1 << 20) == b"" and machine.next_timeout() is None
+    said, told = machine.take(1 << 20), at_once and data.startswith(b"GET") and isinstance(machine, Http2Server)
+    assert said.startswith(b"HTTP/1.1 505 ") if told else said == b""
+    assert machine.next_timeout() is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nhost: localhost\r\nupgrade: h2c\r\n\r\n",
+        b"POST /cronoq.v1.Tasks/Submit HTTP/1.1\r\n",
+        b"PUT /",
+        b"OPTIONS * HTTP/1.0\r\n",
+        b"CONNECT localhost:1 HTTP/1.1\r\n",
+    ],
+)
+def test_who_speaks_http1_is_told_in_http1(data: bytes) -> None:
+    machine = Http2Server(max_streams=1, ping_interval=SECOND, ping_timeout=SECOND, now=START)
+    machine.receive(data, START)
+    head, _, text = machine.take(1 << 20).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 505 ") and b"\r\nconnection: close" in head
+    assert f"content-length: {len(text)}".encode() in head and b"gRPC" in text
+    assert machine.closed and not machine.wants_write()
 
 
 @pytest.mark.parametrize("data", [b"", raw.PREFACE[:10], raw.PREFACE, raw.PREFACE + raw.settings()[:5]])

@@ -1,7 +1,7 @@
 """HTTP/2 for a server (RFC 9113): bytes in -> our events; headers, data, trailers, resets -> bytes out; and its timers.
 
 - Nothing is sent before the peer's preface is complete, and the first wrong byte closes: what speaks HTTP/1.1 or TLS
-  here gets no HTTP/2 frames for an answer.
+  here gets no HTTP/2 frames for an answer, and who speaks HTTP/1.1 is told so in HTTP/1.1.
 - A request that is the usual one, headers that came before and then one DATA frame that ends it, is recognised whole.
 - A stream too many is refused (REFUSED_STREAM).
 - A stream that was answered before the peer's end lingers, so that the peer can stop; what it sends is dropped.
@@ -165,6 +165,9 @@ class Http2Server(Http2Connection):
         """The preface, or a part of it: where it ends. Ours goes out when it is complete (section 3.4)."""
         part = data[: len(PREFACE) - self._seen]
         if not PREFACE.startswith(part, self._seen):
+            answer = words.answer_to(PREFACE[: self._seen] + data)
+            self._out.append(answer)
+            self.unsent += len(answer)
             raise Fault(PROTOCOL_ERROR, "the peer does not speak HTTP/2")
         self._seen += len(part)
         if self._seen == len(PREFACE):

@@ -1,8 +1,9 @@
-"""The words of HTTP/2: frames, codes, and how a server is told apart that is something else.
+"""The words of HTTP/2: frames, codes, and who is something else.
 
 RFC 9113: section 6 for frames and settings, section 7 for codes.
 """
 
+import re
 import struct
 
 from cronoq_sansio.limits import MAX_FRAME
@@ -92,3 +93,16 @@ def name_peer(first: bytes) -> str | None:
     if len(first) < FRAME_HEADER or first[3] != SETTINGS or first[4] & ACK or first[5:9] != b"\0\0\0\0":
         return NOT_HTTP2
     return None
+
+
+def answer_to(first: bytes) -> bytes:
+    """What somebody is told who speaks HTTP/1 to a server of HTTP/2 (RFC 9110 section 15.6.6); others: nothing."""
+    return _ANSWER if _HTTP1_REQUEST.match(first) else b""
+
+
+_HTTP1_REQUEST = re.compile(rb"(?!PRI )[A-Z]{3,10} [!-~]")
+_TEXT = b"This port is for gRPC: it speaks HTTP/2 with prior knowledge. Health checks: see server.http_addr.\n"
+_ANSWER = (
+    b"HTTP/1.1 505 HTTP Version Not Supported\r\n"
+    b"content-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n%b" % (len(_TEXT), _TEXT)
+)

@@ -87,6 +87,7 @@ MAX_HEADER_LIST = 16 << 10  #: decoded; server.md section 3
 MAX_HEADER_FIELDS = 100  #: clients send about ten; Apache stops at 100 too
 INITIAL_WINDOW = 64 << 10  #: per stream: the largest frame; HTTP/2's own, which a peer may use at first, is a byte less
 MESSAGE_WINDOW = 1 << 20  #: per stream, within a message larger than that; server.md section 3
+MAX_UNFINISHED = 256 << 20  #: bytes of messages that are not complete, of all connections; from half of it on they wait
 MAX_FRAME = 64 << 10  #: of a peer; of the smallest that HTTP/2 allows, 16 KiB, long messages need four times as many
 MAX_GRPC_TIMEOUT_DIGITS = 8  #: gRPC over HTTP/2, "TimeoutValue"
 MAX_STATUS_MESSAGE = 2_048  #: escaped `grpc-message`; clients accept 8 KiB of trailers in all

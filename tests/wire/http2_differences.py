@@ -129,7 +129,9 @@ def _head_alone(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
 
 
 def _all_padding(frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
-    if frame[3] != raw.HEADERS or not frame[4] & raw.PADDED or ours.failed or ours.resets or not theirs.failed:
+    if frame[3] != raw.HEADERS or not frame[4] & raw.PADDED or ours.failed or not theirs.failed:
+        return False
+    if [code for _, code in ours.resets] not in ([], [5]):
         return False
     return frame[9:10] == bytes([(len(frame) - 10 - (5 if frame[4] & 0x20 else 0)) & 255])
 
@@ -319,9 +321,9 @@ DIFFERENCES = (
         (raw.frame(raw.HEADERS, 0, 1), raw.frame(raw.PING, 0, 0, bytes(8))[:12]),
     ),
     Difference(
-        "HEADERS that are padding alone, and go on",
+        "HEADERS that are padding alone, and go on or come too late",
         "6.2",
-        "taken",
+        "taken, or their stream is reset",
         "end the connection",
         _all_padding,
         (raw.frame(raw.HEADERS, raw.PADDED, 1, b"\2\0\0"),),

@@ -10,8 +10,9 @@ from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import CallReceived, StatusEvent, SubmitReply, TaskResult
 from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.wire import credit as credits
 from cronoq_sansio.wire import grpc, http2_connection, pb
-from cronoq_sansio.wire.credit import Credit
+from cronoq_sansio.wire.credit import Credit, Unfinished
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.grpc_stream import GrpcStream
@@ -34,8 +35,10 @@ def head(stream_id: int, *extra: tuple[str, str], path: str = "/cronoq.v1.Tasks/
     return raw.frame(raw.HEADERS, raw.END_HEADERS | end, stream_id, raw.block(*extra, path=path))
 
 
-def connected(limits: LimitSettings | None = None, **settings: int) -> GrpcServer:
-    server = GrpcServer(limits or LimitSettings(), START, authenticate)
+def connected(
+    limits: LimitSettings | None = None, *, unfinished: Unfinished | None = None, **settings: int
+) -> GrpcServer:
+    server = GrpcServer(limits or LimitSettings(), START, authenticate, unfinished=unfinished)
     server.receive(raw.PREFACE + raw.settings(**settings), START)
     server.take(1 << 20)
     return server
@@ -273,3 +276,45 @@ def test_the_message_that_was_begun_first_gets_done_first() -> None:
     assert len(ended) == 30
     credit: Credit = server._credit
     assert credit.withheld == {} and credit.promised == credit.unfinished == 0 and credit._unfinished == {}
+
+
+def begin(server: GrpcServer, stream_id: int, size: int = 60_000) -> None:
+    """A call whose message is long, and of which so much comes."""
+    server.receive(head(stream_id), START)
+    said = struct.pack(">BL", 0, 900_000) + bytes(size - 5)
+    for at in range(0, size, 16_000):
+        server.receive(raw.frame(raw.DATA, 0, stream_id, said[at : at + 16_000]), START)
+
+
+def test_unfinished_messages_of_many_connections_are_bounded_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each stream may hold its first window without being asked, and there may be many streams, and connections."""
+    monkeypatch.setattr(credits, "MAX_UNFINISHED", 2_000_000)
+    unfinished = Unfinished()
+    servers = [connected(unfinished=unfinished) for _ in range(5)]
+    for number in range(40):
+        for server in servers:
+            begin(server, 2 * number + 1)
+    assert unfinished.total == sum(server._credit.unfinished for server in servers) < 2_000_000 + 5 * 60_000
+    refused = [[kind for kind, *_ in raw.cut_frames(server.take(1 << 20))].count(raw.HEADERS) for server in servers]
+    assert sum(refused) > 5 * 40 - 2_000_000 // 60_000 - 10
+    for server in servers:
+        assert not server.closed and server._streams[1].unfinished > 0, "the oldest one goes on"
+        server.receive_eof(START)
+    assert unfinished.total == 0
+
+
+def test_from_half_of_that_on_only_the_oldest_of_a_connection_gets_credit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(credits, "MAX_UNFINISHED", 1_000_000)
+    unfinished = Unfinished()
+    first, second = connected(unfinished=unfinished), connected(unfinished=unfinished)
+    for number in range(9):
+        begin(first, 2 * number + 1)
+    first.take(1 << 20)
+    begin(second, 1)
+    begin(second, 3)
+    updates = [frame[2] for frame in raw.cut_frames(second.take(1 << 20)) if frame[0] == raw.WINDOW_UPDATE]
+    assert set(updates) == {1}
+    first.receive_eof(START)
+    begin(second, 5)
+    updates = [frame[2] for frame in raw.cut_frames(second.take(1 << 20)) if frame[0] == raw.WINDOW_UPDATE]
+    assert 5 in updates

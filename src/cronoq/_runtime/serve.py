@@ -44,6 +44,7 @@ from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.service.access import Authenticator
 from cronoq_sansio.settings import Settings
+from cronoq_sansio.wire.credit import Unfinished
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.http2_choice import H2, choose
 from cronoq_sansio.wire.peer_limits import HANDSHAKE
@@ -115,6 +116,7 @@ class Server:
         self.lobby = Lobby(self.clock)
         bounds = settings.limits
         self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)
+        self._unfinished = Unfinished()
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
@@ -222,7 +224,12 @@ class Server:
     def _connection(self, transport: Transport, peer: str) -> Connection:
         assert self._nursery is not None
         machine = GrpcServer(
-            self._settings.limits, self.clock.now(), self._authenticate, self.lobby.refusal, self._http2
+            self._settings.limits,
+            self.clock.now(),
+            self._authenticate,
+            self.lobby.refusal,
+            self._http2,
+            self._unfinished,
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

@@ -15,19 +15,32 @@ do Node and all others that stand on it.
 Nothing of this is ever refused: a client that sends many large messages at once waits in its own flow control. Together
 they take at most 2 x max_message_bytes, one `MESSAGE_WINDOW`, and `INITIAL_WINDOW` for each stream.
 
+That is of one connection, and there may be many. What all of them hold together is counted too: from half of
+`MAX_UNFINISHED` on only the oldest unfinished message of each connection gets more, and beyond it calls whose message
+is not the oldest of their connection are refused when more of it comes.
+
 Credit is also withheld, for unary calls and for worker streams apart, while the store cannot keep up. What a stream may
 send without any credit, its first window, is not held back by either.
 """
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.limits import INITIAL_WINDOW, MESSAGE_WINDOW
+from cronoq_sansio.limits import INITIAL_WINDOW, MAX_UNFINISHED, MESSAGE_WINDOW
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
     from cronoq_sansio.wire.http2_choice import Http2
 
 _STEP = INITIAL_WINDOW // 2  #: small messages get credit in portions of this, so that each costs no WINDOW_UPDATE
+
+
+class Unfinished:
+    """Bytes of messages that are not complete, of all connections of a process."""
+
+    __slots__ = ("total",)
+
+    def __init__(self) -> None:
+        self.total = 0
 
 
 class Credit:
@@ -37,6 +50,7 @@ class Credit:
         "_bound",
         "_changed",
         "_due",
+        "_everywhere",
         "_hold_calls",
         "_hold_workers",
         "_http2",
@@ -46,8 +60,9 @@ class Credit:
         "withheld",
     )
 
-    def __init__(self, http2: "Http2", max_message_bytes: int) -> None:
+    def __init__(self, http2: "Http2", max_message_bytes: int, everywhere: Unfinished) -> None:
         self._http2 = http2
+        self._everywhere = everywhere
         self._bound = max_message_bytes
         self._hold_calls = False
         self._hold_workers = False
@@ -93,16 +108,22 @@ class Credit:
             elif not size:
                 del self._unfinished[stream.id]
             self.unfinished += size - before
+            self._everywhere.total += size - before
             stream.unfinished = size
             self._promise(stream)
 
     def drop(self, stream: "GrpcStream") -> None:
         """Nothing more is expected of the stream."""
         self.unfinished -= stream.unfinished
+        self._everywhere.total -= stream.unfinished
         self._unfinished.pop(stream.id, None)
         self.withheld.pop(stream.id, None)
         stream.unfinished = 0
         self._promises(stream, 0)
+
+    def overdrawn(self, stream: "GrpcStream") -> bool:
+        """All connections hold too much, and this stream is not the one that its connection may go on with."""
+        return self._everywhere.total > MAX_UNFINISHED and stream is not next(iter(self._unfinished.values()), stream)
 
     def give(self) -> None:
         """Credit whoever is due and may have it."""
@@ -110,6 +131,7 @@ class Credit:
             self._due.clear()
             return
         oldest = next(iter(self._unfinished.values()), None)
+        plenty = 2 * self._everywhere.total <= MAX_UNFINISHED
         if self._changed:
             found = list(self.withheld.values())
             self._changed = False
@@ -125,7 +147,7 @@ class Credit:
             wanted = stream.missing + 1
             if wanted <= room:
                 del self.withheld[stream.id]
-            elif self.promised <= self._bound or stream is oldest:
+            elif (plenty and self.promised <= self._bound) or stream is oldest:
                 del self.withheld[stream.id]
                 room = min(wanted, MESSAGE_WINDOW)
             if room > stream.window:

@@ -29,7 +29,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2_events as http2
 from cronoq_sansio.wire import peer_limits, status
-from cronoq_sansio.wire.credit import Credit
+from cronoq_sansio.wire.credit import Credit, Unfinished
 from cronoq_sansio.wire.floods import Bucket
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
@@ -48,6 +48,7 @@ Refusal = Callable[[], Rejection | None]
 
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
+_CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
 _WORKER_ENDED = "the worker closed its side of the stream"
 
 
@@ -61,8 +62,12 @@ class GrpcServer:
         authenticate: Authenticate,
         refusal: Refusal | None = None,
         machine: MakeHttp2 = Http2Server,
+        unfinished: Unfinished | None = None,
     ) -> None:
-        """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None."""
+        """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None.
+
+        `unfinished`: what all connections of the process hold.
+        """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
         self.http2 = machine(
@@ -98,7 +103,7 @@ class GrpcServer:
         """A call of this peer was admitted."""
         self.exceeded: list[PeerLimit] = []
         """Limits that the peer has exceeded; whoever tells of them empties the list."""
-        self._credit = Credit(self.http2, limits.max_message_bytes)
+        self._credit = Credit(self.http2, limits.max_message_bytes, Unfinished() if unfinished is None else unfinished)
         self._stalls = Stalls()
 
     @property
@@ -258,6 +263,11 @@ class GrpcServer:
                 return
             stream.request = message
         self._credit.count(stream, reader.buffered + len(stream.request or b""))
+        if self._credit.overdrawn(stream):
+            self._credit.drop(stream)
+            stream.reader = stream.request = None
+            stream.reject(_CROWDED)
+            return
         self._stalls.arm(self._now)
 
     def _receive_from_worker(

@@ -47,7 +47,10 @@ def check(data: bytes) -> None:
             failures += any(isinstance(event, Failed) for event in machine.handle_timer(now))
     machine.finish()
     written += machine.take(1 << 30)
-    raw.cut_frames(written)
+    if written.startswith(b"HTTP/1.1 505 "):
+        assert machine._seen < len(raw.PREFACE) and failures == 1
+    else:
+        raw.cut_frames(written)
     assert failures <= 1 and not machine.wants_write()
     assert machine.receive(b"more", now) == [] and machine.next_timeout() is None
     if not mode & 0xF0:

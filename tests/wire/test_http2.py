@@ -84,13 +84,16 @@ def test_whatever_is_not_http2_is_closed_at_the_first_wrong_byte(data: bytes, at
     machine = server()
     pieces = [data] if at_once else [data[at : at + 1] for at in range(len(data))]
     wrong = next(at for at, byte in enumerate(data) if byte != raw.PREFACE[at])
+    own = isinstance(machine, Http2Server)
+    if own and data.startswith(b"GET"):
+        wrong = len(b"GET ")  # until then it is not clear what it is
     events: list[Event] = []
     for at, piece in enumerate(pieces):
         events += machine.receive(piece, START)
         assert machine.closed is (at_once or at >= wrong)
     assert failure(events) == "the peer does not speak HTTP/2"
-    said, told = machine.take(1 << 20), at_once and data.startswith(b"GET") and isinstance(machine, Http2Server)
-    assert said.startswith(b"HTTP/1.1 505 ") if told else said == b""
+    said = machine.take(1 << 20)
+    assert said.startswith(b"HTTP/1.1 505 ") if own and data.startswith(b"GET") else said == b""
     assert machine.next_timeout() is None
 
 
@@ -106,7 +109,8 @@ def test_whatever_is_not_http2_is_closed_at_the_first_wrong_byte(data: bytes, at
 )
 def test_who_speaks_http1_is_told_in_http1(data: bytes) -> None:
     machine = Http2Server(max_streams=1, ping_interval=SECOND, ping_timeout=SECOND, now=START)
-    machine.receive(data, START)
+    for at in range(len(data)):
+        machine.receive(data[at : at + 1], START)
     head, _, text = machine.take(1 << 20).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 505 ") and b"\r\nconnection: close" in head
     assert f"content-length: {len(text)}".encode() in head and b"gRPC" in text

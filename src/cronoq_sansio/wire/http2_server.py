@@ -1,7 +1,7 @@
 """HTTP/2 for a server (RFC 9113): bytes in -> our events; headers, data, trailers, resets -> bytes out; and its timers.
 
-- Nothing is sent before the peer's preface is complete, and the first wrong byte closes: what speaks HTTP/1.1 or TLS
-  here gets no HTTP/2 frames for an answer, and who speaks HTTP/1.1 is told so in HTTP/1.1.
+- Nothing is sent before the peer's preface is complete, and another one closes: what speaks TLS here gets no
+  answer, and who speaks HTTP/1.1 is told so in HTTP/1.1, as soon as a method and a blank are there.
 - A request that is the usual one, headers that came before and then one DATA frame that ends it, is recognised whole.
 - A stream too many is refused (REFUSED_STREAM).
 - A stream that was answered before the peer's end lingers, so that the peer can stop; what it sends is dropped.
@@ -94,6 +94,7 @@ class Http2Server(Http2Connection):
         "_idle_since",
         "_lingering",
         "_max_streams",
+        "_odd",
         "_peer_leaves",
         "_ping_interval",
         "_ping_timeout",
@@ -113,6 +114,8 @@ class Http2Server(Http2Connection):
         self._ping_timeout = ping_timeout
         self._seen = 0
         """Bytes of the preface."""
+        self._odd = b""
+        """The first bytes of a peer that has another one, until it is clear what it is."""
         self._lingering: dict[int, int] = {}
         """Streams that we have ended and the peer has not, and when they are reset."""
         self._failed = False
@@ -164,8 +167,11 @@ class Http2Server(Http2Connection):
     def _greet(self, data: bytes) -> int:
         """The preface, or a part of it: where it ends. Ours goes out when it is complete (section 3.4)."""
         part = data[: len(PREFACE) - self._seen]
-        if not PREFACE.startswith(part, self._seen):
-            answer = words.answer_to(PREFACE[: self._seen] + data)
+        if self._odd or not PREFACE.startswith(part, self._seen):
+            odd = self._odd = (self._odd or PREFACE[: self._seen]) + data[: words.LONGEST_METHOD + 2]
+            if words.may_be_http1(odd):
+                return len(data)
+            answer = words.answer_to(odd)
             self._out.append(answer)
             self.unsent += len(answer)
             raise Fault(PROTOCOL_ERROR, "the peer does not speak HTTP/2")

@@ -95,12 +95,19 @@ def name_peer(first: bytes) -> str | None:
     return None
 
 
+def may_be_http1(first: bytes) -> bool:
+    """So far these could be the first bytes of a request of HTTP/1, and it is not sure."""
+    return _HTTP1_BEGUN.fullmatch(first) is not None
+
+
 def answer_to(first: bytes) -> bytes:
     """What somebody is told who speaks HTTP/1 to a server of HTTP/2 (RFC 9110 section 15.6.6); others: nothing."""
     return _ANSWER if _HTTP1_REQUEST.match(first) else b""
 
 
-_HTTP1_REQUEST = re.compile(rb"(?!PRI )[A-Z]{3,10} [!-~]")
+LONGEST_METHOD = 10
+_HTTP1_BEGUN = re.compile(rb"[A-Z]{1,%d}|(?!PRI )[A-Z]{3,%d} " % (LONGEST_METHOD, LONGEST_METHOD))
+_HTTP1_REQUEST = re.compile(rb"(?!PRI )[A-Z]{3,%d} [!-~]" % LONGEST_METHOD)
 _TEXT = b"This port is for gRPC: it speaks HTTP/2 with prior knowledge. Health checks: see server.http_addr.\n"
 _ANSWER = (
     b"HTTP/1.1 505 HTTP Version Not Supported\r\n"

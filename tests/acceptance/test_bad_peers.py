@@ -92,7 +92,8 @@ def test_bad_peers_are_closed_and_others_are_served_meanwhile(server):
     assert max(peer.closed_after for peer in peers.values()) < CLOSED_WITHIN + SLACK
     assert served > 20
     assert slowest < 2
-    for name in ("HTTP/1.1 request", "TLS hello", "garbage", "half a preface", "wrong preface"):
+    assert peers["HTTP/1.1 request"].heard.startswith(b"HTTP/1.1 505 ")
+    for name in ("TLS hello", "garbage", "half a preface", "wrong preface"):
         assert peers[name].heard == b"", "whoever speaks something else gets no HTTP/2 frames"
 
 

@@ -107,7 +107,7 @@ def answer_to(first: bytes) -> bytes:
 
 LONGEST_METHOD = 10
 _HTTP1_BEGUN = re.compile(rb"[A-Z]{1,%d}|(?!PRI )[A-Z]{3,%d} " % (LONGEST_METHOD, LONGEST_METHOD))
-_HTTP1_REQUEST = re.compile(rb"(?!PRI )[A-Z]{3,%d} [!-~]" % LONGEST_METHOD)
+_HTTP1_REQUEST = re.compile(rb"CONNECT [!-~]|(?!PRI )[A-Z]{3,%d} (?:/|\*|h)" % LONGEST_METHOD)
 _TEXT = b"This port is for gRPC: it speaks HTTP/2 with prior knowledge. Health checks: see server.http_addr.\n"
 _ANSWER = (
     b"HTTP/1.1 505 HTTP Version Not Supported\r\n"

@@ -52,6 +52,7 @@ class Connection:
         "_clock",
         "_debt",
         "_failed",
+        "_flushed",
         "_leave_at",
         "_lobby",
         "_machine",
@@ -90,6 +91,7 @@ class Connection:
         self._writer: trio.Event | None = None
         self._failed = False
         self._over = False
+        self._flushed = False
         self._debt = 0
         self._portion = READ_SIZE
         """Bytes of the next read."""
@@ -145,6 +147,7 @@ class Connection:
         """Write what the machine has, unless a write is under way; returns the events that arose while sending."""
         if self._failed:
             return []
+        self._flushed = True
         try:
             if self._writer is None:
                 self._write()
@@ -232,15 +235,20 @@ class Connection:
         events = machine.receive(data, now)
         if len(data) > _LARGE and self.guest is not None:
             self.guest.settle()  # whoever floods through many connections at a time does so in turns
+        self._flushed = False
         if events:
             self._lobby.handle(self, events, now)
-        if machine.wants_write():
-            self._pass_on(self.flush())
-        else:
-            self._rearm()
-        spent = self._clock.now() - now
+        if not self._flushed:  # else all is said, and the alarm is set
+            if machine.wants_write():
+                self._pass_on(self.flush())
+            else:
+                self._rearm()
+        if len(data) >= MIN_READ:
+            self._note_cost(self._clock.now() - now)
+
+    def _note_cost(self, spent: int) -> None:
+        """Small frames cost much per byte: others wait less for the next ones."""
         if spent > MAX_TURN:
-            # Small frames cost much per byte: others wait less for the next ones.
             self._portion = max(self._portion // 2, MIN_READ)
         elif self._portion < READ_SIZE and 4 * spent < MAX_TURN:
             self._portion = min(2 * self._portion, READ_SIZE)

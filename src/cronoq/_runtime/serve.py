@@ -112,7 +112,7 @@ class Server:
 
         `wall` is the host's wall clock in Unix nanoseconds, `recordings` where every term is recorded.
         """
-        self.clock = Clock(trio.current_time, wall)
+        self.clock = Clock(trio.lowlevel.current_clock().current_time, wall)
         self.lobby = Lobby(self.clock)
         bounds = settings.limits
         self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)

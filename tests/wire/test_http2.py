@@ -527,3 +527,55 @@ def test_replies_among_output_that_never_ends_are_no_flood() -> None:
         pings += machine.take(9 + 1_000 + 17).count(b"12345678")
         assert machine.wants_write()
     assert pings > 2_000
+
+
+OK = ((b":status", b"200"),)
+END = ((b"grpc-status", b"0"),)
+CALL = raw.frame(raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1, raw.block())
+
+
+def test_a_long_answer_is_no_single_frame_whatever_the_peer_would_take() -> None:
+    """As one it would be more than may wait for the socket, and the next PING would end the connection."""
+    machine = greeted()
+    wide = struct.pack(">L", 1 << 30)
+    machine.receive(raw.settings(initial_window_size=1 << 30, max_frame_size=(1 << 24) - 1), START)
+    machine.receive(raw.frame(raw.WINDOW_UPDATE, 0, 0, wide) + CALL, START)
+    assert not machine.answer(1, OK, bytes(8 << 20), END)
+    assert machine.answer(1, OK, bytes(1_000), END)
+
+
+def test_whoever_waits_for_the_peer_is_told_that_the_connection_is_over() -> None:
+    """The last answer after the peer's GOAWAY comes when nothing is read: from a commit."""
+    machine = Http2Server(max_streams=10, ping_interval=SECOND, ping_timeout=SECOND, now=START)
+    machine.receive(raw.HELLO + CALL + raw.frame(raw.GOAWAY, 0, 0, bytes(8)), START)
+    machine.next_timeout()
+    assert not machine.closed and machine.due > START
+    machine.answer(1, OK, b"", END)
+    assert machine.closed and machine.due == 0
+
+
+@pytest.mark.parametrize(("interval", "timeout"), [(1, 12), (5, 20), (20, 5)])
+def test_pings_keep_their_interval_whatever_the_time_for_their_answer(interval: int, timeout: int) -> None:
+    machine = Http2Server(max_streams=1, ping_interval=interval * SECOND, ping_timeout=timeout * SECOND, now=START)
+    machine.receive(raw.HELLO, START)
+    machine.take(1 << 20)
+    now = START
+    for _ in range(3):
+        armed = machine.next_timeout()
+        assert armed == now + interval * SECOND
+        machine.handle_timer(armed)
+        ping = raw.cut_frames(machine.take(1 << 20))[0]
+        assert ping[0] == raw.PING
+        machine.next_timeout()
+        now = armed + SECOND // 10
+        machine.receive(raw.frame(raw.PING, raw.ACK, 0, ping[3]), now)
+        assert machine.due <= now + interval * SECOND, "nobody would have asked in time"
+
+
+def test_what_begins_with_an_answer_counts_from_it_and_not_from_the_last_read() -> None:
+    machine = greeted()
+    machine.receive(raw.frame(raw.HEADERS, raw.END_HEADERS, 1, raw.block()), START)
+    later = START + 15 * SECOND
+    machine.tick(later)
+    machine.send_headers(1, OK, end=True)
+    assert machine._lingering == {1: later + limits.STREAM_LINGER}

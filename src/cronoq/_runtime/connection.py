@@ -158,6 +158,11 @@ class Connection:
         finally:
             self._rearm()
 
+    def touch(self) -> None:
+        """Something is about to be sent here that may have nothing to do with what was read last."""
+        self.touched = True
+        self._machine.http2.tick(self._clock.now())
+
     def fail(self, error: Exception) -> None:
         """This connection cannot go on: its task ends it."""
         if not self._failed:

@@ -109,7 +109,7 @@ class Performer:
         """The connection that a sink belongs to: it is flushed next."""
         connection: Connection = sink.connection.owner
         if not connection.touched:
-            connection.touched = True
+            connection.touch()
             self._touched.append(connection)
         return connection
 

@@ -320,6 +320,10 @@ class H2Server:
         self._machine.increment_flow_control_window(size, stream_id)
         self._dirty = True
 
+    def tick(self, now: int) -> None:
+        """It is `now`: said before something is sent that nothing was read for."""
+        self._clock = max(self._clock, now - self._lost)
+
     def drain(self) -> None:
         """Announce the end (RFC 9113 section 6.8): GOAWAY with the highest id; new streams are still taken."""
         if not self._draining and not self.closed and self._greeted:

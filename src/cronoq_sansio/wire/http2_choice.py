@@ -68,6 +68,9 @@ class Http2(Protocol):
     def credit(self, stream_id: int, size: int) -> None:
         """Let the peer send more on a stream."""
 
+    def tick(self, now: int) -> None:
+        """It is `now`, and something may be sent."""
+
     def drain(self) -> None:
         """Announce the end."""
 

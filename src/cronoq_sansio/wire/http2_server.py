@@ -140,7 +140,9 @@ class Http2Server(Http2Connection):
         if self.closed or not data:
             return events
         self._clock = self._heard = now - self._lost
-        self._pinged = None
+        if self._pinged is not None:
+            self._pinged = None
+            self._advance(self._next_ping())
         at = 0
         if self._settled and not self._buffer and not self._block_stream:
             at = self._usual(data, 0, len(data), events)
@@ -354,7 +356,7 @@ class Http2Server(Http2Connection):
         if stream is None or stream.state & _LOCAL_ENDED:
             return True
         size = len(data)
-        if size > stream.send_window or size > self._send_window or size > self._peer_frame:
+        if size > stream.send_window or size > self._send_window or size > self._peer_frame or size > words.MAX_DATA:
             return False
         self._send_window -= size
         form = self._form
@@ -387,6 +389,10 @@ class Http2Server(Http2Connection):
         self._lingering.pop(stream_id, None)
         super().reset(stream_id, code)
 
+    def tick(self, now: int) -> None:
+        """It is `now`: said before something is sent that nothing was read for. What begins then counts from here."""
+        self._clock = max(self._clock, now - self._lost)
+
     def drain(self) -> None:
         """Announce the end (section 6.8): GOAWAY with the highest id; new streams are still taken."""
         if not self._draining and not self.closed and self._seen == len(PREFACE):
@@ -403,6 +409,7 @@ class Http2Server(Http2Connection):
         """`closed` from here on; the final GOAWAY, with the last stream that was looked at, follows what is sent."""
         if not self.closed:
             self.closed = True
+            self.due = 0  # whoever waits for the peer has to notice
             self._farewell = self._seen == len(PREFACE)
 
     def wants_write(self) -> bool:

@@ -152,6 +152,14 @@ async def too_many_answers_that_nobody_reads(scene: Scene) -> None:
     assert peer.try_receive()
 
 
+@of(peer_limits.NOT_HTTP2)
+async def something_else(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, b"\x16\x03\x01\x02\x00\x01")
+    assert await scene.hear(peer) == b""
+    peer.close()
+
+
 @of(peer_limits.PREFACE)
 async def nothing_after_the_preface(scene: Scene) -> None:
     peer = scene.connect()

@@ -163,7 +163,7 @@ class H2Server:
             if self.closed:
                 return
             if isinstance(item, Fault):
-                self._fail(item.code, item.reason, events)
+                self._fail(item.code, item.reason, events, None if self._greeted else peer_limits.NOT_HTTP2)
             else:
                 self._receive_frame(item, events)
 

@@ -176,7 +176,7 @@ class Http2Server(Http2Connection):
             answer = words.answer_to(odd)
             self._out.append(answer)
             self.unsent += len(answer)
-            raise Fault(PROTOCOL_ERROR, "the peer does not speak HTTP/2")
+            raise Exceeded(peer_limits.NOT_HTTP2)
         self._seen += len(part)
         if self._seen == len(PREFACE):
             values = (

@@ -55,6 +55,11 @@ REFUSED_CALLS = _flood(
 )
 UNREAD_REPLIES = _flood("unread_replies", "replies are not read", "it sends and does not read: it hangs or is hostile")
 
+NOT_HTTP2 = PeerLimit(
+    "not_http2",
+    "the peer does not speak HTTP/2",
+    "it may speak HTTP/1.1, or TLS to a port without it, or no TLS to one with it: look at its address of the server",
+)
 PREFACE = PeerLimit("preface", f"no HTTP/2 preface and SETTINGS within {seconds(limits.PREFACE_TIMEOUT):g} s", _SLOW)
 HEADERS = PeerLimit("headers", f"header block not complete within {seconds(limits.HEADERS_TIMEOUT):g} s", _SLOW)
 HANDSHAKE = PeerLimit("handshake", f"no TLS handshake within {seconds(limits.TLS_HANDSHAKE_TIMEOUT):g} s", _SLOW)
@@ -95,7 +100,7 @@ KEPT_OUT = PeerLimit(
 ALL = (
     *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, PRIORITIES, UNKNOWN_FRAMES, WINDOW_UPDATES),
     *(HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
-    *(PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, WORKER_BEHIND),
+    *(NOT_HTTP2, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, WORKER_BEHIND),
     *(CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""

@@ -50,10 +50,7 @@ class Leases:
         elif beat > lease.beat:  # lease time may have gone back since its last release
             lease.beat = beat
         if not lease.timed:
-            lease.timed = True
-            heappush(self._heap, (_due(lease), lease.id, lease))
-            if len(self._heap) > MIN_GARBAGE:
-                self._sweep()
+            self._time(lease)
 
     def withdraw(self, lease: Lease) -> None:
         """No worker has it any more; it may be released again."""
@@ -90,12 +87,8 @@ class Leases:
 
     def _time(self, lease: Lease) -> None:
         lease.timed = True
-        heappush(self._heap, (_due(lease), lease.id, lease))
-        self._sweep()
-
-    def _sweep(self) -> None:
-        """Drop the entries of leases that are over when they are the most."""
         heap = self._heap
+        heappush(heap, (_due(lease), lease.id, lease))
         if len(heap) > MIN_GARBAGE and len(heap) > 2 * len(self.live):
             self._heap = [entry for entry in heap if entry[2].live]
             heapify(self._heap)

@@ -544,9 +544,10 @@ def test_a_long_answer_is_no_single_frame_whatever_the_peer_would_take() -> None
     assert machine.answer(1, OK, bytes(1_000), END)
 
 
-def test_whoever_waits_for_the_peer_is_told_that_the_connection_is_over() -> None:
+@pytest.mark.parametrize("kind", [Http2Server, H2Server])
+def test_whoever_waits_for_the_peer_is_told_that_the_connection_is_over(kind: Machine) -> None:
     """The last answer after the peer's GOAWAY comes when nothing is read: from a commit."""
-    machine = Http2Server(max_streams=10, ping_interval=SECOND, ping_timeout=SECOND, now=START)
+    machine = kind(max_streams=10, ping_interval=SECOND, ping_timeout=SECOND, now=START)
     machine.receive(raw.HELLO + CALL + raw.frame(raw.GOAWAY, 0, 0, bytes(8)), START)
     machine.next_timeout()
     assert not machine.closed and machine.due > START

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 log = get_logger("connection")
 
-
 _LARGE = 4 * MIN_READ  #: a read that may be worth a look at what of it was useless: some 1,000 frames
 
 

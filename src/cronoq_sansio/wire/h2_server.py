@@ -36,7 +36,7 @@ from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import NEVER, SECOND
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire import frames, peer_limits
 from cronoq_sansio.wire.floods import Replies
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
@@ -428,9 +428,9 @@ class H2Server:
 
     @property
     def due(self) -> int:
-        """What `next_timeout` says; never = `NEVER`."""
+        """What `next_timeout` says; 0 once it is closed: whoever waits for the peer has to notice."""
         due = self.next_timeout()
-        return NEVER if due is None else due
+        return 0 if due is None else due
 
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due, on the scale of `now`; None = never."""

@@ -445,10 +445,10 @@ class Http2Server(Http2Connection):
     def _left(self) -> None:
         if not self._streams:
             self._idle_since = self._clock
-            if self._clock + limits.IDLE_TIMEOUT + self._lost < self.due:
-                self._advance(self._clock + limits.IDLE_TIMEOUT)
-            if self._peer_leaves:
-                self._close_when_left()
+            due = self._clock + limits.IDLE_TIMEOUT + self._lost
+            if due < self.due:
+                self.due = due
+            self._close_when_left()
 
     def _close_when_left(self) -> None:
         if self._peer_leaves and not self._streams:

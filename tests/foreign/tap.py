@@ -149,8 +149,9 @@ class Tap:
 def _carry(source: socket.socket, sink: socket.socket, way: Direction) -> None:
     try:
         while data := source.recv(_READ):
-            sink.sendall(data)
+            # Before it is sent: what answers it must not be counted earlier than it, and an end may be gone by then.
             way.feed(data)
+            sink.sendall(data)
         sink.shutdown(socket.SHUT_WR)
     except OSError:
         with contextlib.suppress(OSError):

@@ -107,15 +107,17 @@ class Outbox:
     def _take(self, step: Step[Any, Any], now: int) -> None:
         """Keep back what has to wait; what is left in the step may be performed."""
         self._number = step.number
-        if self._volatile:
-            self._durable = step.number
         fresh = step.at_once
-        for action in step.once_durable:
-            if action.after <= self._durable:
-                fresh.append(action)
-            else:
-                assert action.after <= step.number, "an action waits for a step that does not exist"
-                self._hold(action)
+        if self._volatile:  # nothing has to wait, and nothing ever does
+            self._durable = step.number
+            fresh += step.once_durable
+        else:
+            for action in step.once_durable:
+                if action.after <= self._durable:
+                    fresh.append(action)
+                else:
+                    assert action.after <= step.number, "an action waits for a step that does not exist"
+                    self._hold(action)
         step.once_durable = []
         step.at_once = self.machine.released(fresh, now) if fresh else fresh
 

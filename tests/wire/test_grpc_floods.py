@@ -147,7 +147,7 @@ def test_events_that_the_connection_has_no_room_for_are_not_tried_for_each_byte(
     waiting = 50 - DEFAULT_WINDOW // 5_000
     encoded = 0
     for _ in range(4_999 - DEFAULT_WINDOW % 5_000):
-        server.http2._floods.sent(1)
+        server.http2._floods.sent += 1
         say(server, update(0, 1))
         assert sent(server) == []
     assert encoded == 0

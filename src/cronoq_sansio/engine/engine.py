@@ -204,16 +204,19 @@ class Engine:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
         if self._more:
             return self.now
-        earliest = self.leases.next_timeout()
-        for due in (
-            self.retries.next(),
-            self.dependencies.next_timeout(),
-            self.starts.next_timeout(self) if self.starts.count else None,
-            self.recurring.next_timeout(self) if self.recurring.armed and not self._held else None,
-            None if self._held else self.resources.next_timeout(),  # while dispatch is held back nothing is called
-        ):
-            if due is not None and (earliest is None or due < earliest):
-                earliest = due
+        earliest = self.leases.next_timeout() if self.leases.live else None
+        due = self.retries.next()
+        if due is not None and (earliest is None or due < earliest):
+            earliest = due
+        if self.dependencies.any or self.dependencies.unsettled:
+            earliest = _earlier(earliest, self.dependencies.next_timeout())
+        if self.starts.count:
+            earliest = _earlier(earliest, self.starts.next_timeout(self))
+        if not self._held:  # while dispatch is held back nothing is called, and no schedule fires
+            if self.recurring.armed:
+                earliest = _earlier(earliest, self.recurring.next_timeout(self))
+            if self.resources.any:
+                earliest = _earlier(earliest, self.resources.next_timeout())
         return earliest
 
     # --- looking
@@ -511,6 +514,10 @@ class Engine:
     def _commits_resumed(self, event: ev.CommitsResumed) -> None:
         self.leases.parked = False
         self.leases.excused += event.duration
+
+
+def _earlier(one: int | None, other: int | None) -> int | None:
+    return other if one is None or (other is not None and other < one) else one
 
 
 HANDLERS: dict[type, Callable[..., None]] = {

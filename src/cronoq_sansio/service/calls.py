@@ -133,7 +133,7 @@ class Calls:
             if opened["request"] < self._limits.max_concurrent_requests:  # the same as below, for nearly every call
                 call.budget = "request"
                 opened["request"] += 1
-                self._deadlines.add(call, turn.now, None, None)
+                self._deadlines.cap(call, turn.now)
                 turn.events.append(TaskSubmitted(call, request.spec))
                 return
         if refusal is None and deadline is not None and deadline <= turn.now:
@@ -246,8 +246,10 @@ class Calls:
     def close(self, call: Call) -> None:
         """The call is over: give back everything it has."""
         call.open = False
-        self._detach(call)
-        self._deadlines.cancel(call)
+        if call.wait is not None:
+            self._detach(call)
+        if call.timer is not None:
+            self._deadlines.cancel(call)
         if call.budget:
             self._open[call.budget] -= 1
             call.budget = ""

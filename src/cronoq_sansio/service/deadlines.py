@@ -40,12 +40,13 @@ class CallDue:
 class Deadlines:
     """Timers of open calls."""
 
-    __slots__ = ("_cap", "_fresh", "_texts", "_timers")
+    __slots__ = ("_cap", "_texts", "_timers", "fresh")
 
     def __init__(self, timers: TimerHeap[object], limits: LimitSettings) -> None:
         self._timers = timers
         self._cap = limits.max_wait + limits.request_timeout
-        self._fresh: list[tuple[Call, int, Cause]] = []
+        self.fresh: list[tuple[Call, int, Cause]] = []
+        """Calls without a timer, since the service was looked at last."""
         self._texts = {
             Cause.DEADLINE: Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed"),
             Cause.WAIT: Rejection(
@@ -65,21 +66,22 @@ class Deadlines:
         """
         if not capped:
             if deadline is not None:
-                self._fresh.append((call, deadline, Cause.DEADLINE))
+                self.fresh.append((call, deadline, Cause.DEADLINE))
             return
         when, cause = now + self._cap, Cause.CAP
         if deadline is not None and deadline <= when:
             when, cause = deadline, Cause.DEADLINE
         if limit is not None and limit < when:
             when, cause = limit, Cause.WAIT
-        self._fresh.append((call, when, cause))
+        self.fresh.append((call, when, cause))
+
+    def cap(self, call: Call, now: int) -> None:
+        """As `add`, for a call that has no other bound than the server's own."""
+        self.fresh.append((call, now + self._cap, Cause.CAP))
 
     def arm(self) -> None:
         """Set timers for the new calls that are still open."""
-        fresh = self._fresh
-        if not fresh:
-            return
-        self._fresh = []
+        fresh, self.fresh = self.fresh, []
         for call, when, cause in fresh:
             if call.open:
                 call.timer = self._timers.add(when, CallDue(call, cause))

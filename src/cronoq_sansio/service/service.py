@@ -116,8 +116,6 @@ class Service:
             GraceOver: lambda _due: None,  # `Stopping.advance` looks at the time in every step
         }
         self._released: dict[type, Callable[[Any], bool]] = {
-            Reply: self._answer,
-            Reject: self._answer,
             StartEvents: lambda action: bool(action.call.open),
             SendEvent: _somebody_watches,
             SendLease: workers.send,
@@ -135,12 +133,14 @@ class Service:
         """Apply the events of one read, in order: one step."""
         turn = self._turn
         turn.begin(now)
-        self._deadlines.arm()
+        if self._deadlines.fresh:
+            self._deadlines.arm()
         routes = self._events
         for event in events:
             routes[type(event)](event)
         self._watches.settle()
-        self._drive()
+        if turn.events:
+            self._drive()
         self._stopping.advance()
         return turn.step(self.engine.number)
 
@@ -149,11 +149,21 @@ class Service:
 
         A call is over with its first reply. Leases that are sent are held by their worker from now on.
         """
-        checks = self._released
-        performed: list[Any] = [action for action in actions if checks[type(action)](action)]
-        leases = tuple([action.lease.id for action in performed if type(action) is SendLease])
+        checks, close = self._released, self._calls.close
+        performed: list[Any] = []
+        leases: list[int] = []
+        for action in actions:
+            kind = type(action)
+            if kind is Reply or kind is Reject:
+                if action.call.open:  # type: ignore[union-attr]
+                    close(action.call)  # type: ignore[union-attr]
+                    performed.append(action)
+            elif checks[kind](action):
+                performed.append(action)
+                if kind is SendLease:
+                    leases.append(action.lease.id)  # type: ignore[union-attr]
         if leases:
-            step = self.engine.handle((LeasesReleased(leases),), now)
+            step = self.engine.handle((LeasesReleased(tuple(leases)),), now)
             assert not (step.writes or step.at_once or step.once_durable), "a release has no consequences"
         return performed
 
@@ -171,7 +181,8 @@ class Service:
 
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due."""
-        self._deadlines.arm()
+        if self._deadlines.fresh:
+            self._deadlines.arm()
         own, engines = self._timers.next(), self.engine.next_timeout()
         if own is None or (engines is not None and engines < own):
             return engines
@@ -250,12 +261,6 @@ class Service:
         by_pool = self._workers.by_pool()
         snapshot = self._workers.published(self.engine.snapshot(turn.now))
         turn.reply(call, SnapshotReply(snapshot, sum(by_pool.values()), by_pool), 0)
-
-    def _answer(self, action: Reply | Reject) -> bool:
-        if not action.call.open:
-            return False
-        self._calls.close(action.call)
-        return True
 
     def _submit_stored(self, action: SubmitStored) -> bool:
         self._calls.stored(action)

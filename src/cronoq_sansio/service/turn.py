@@ -18,7 +18,7 @@ HeldAction = ServiceAction | SubmitStored
 class Turn:
     """Shared by the parts of one service; `begin` makes it new."""
 
-    __slots__ = ("at_once", "events", "now", "once_durable", "writes")
+    __slots__ = ("_step", "at_once", "events", "now", "once_durable", "writes")
 
     def __init__(self, now: int) -> None:
         self.now = now
@@ -30,9 +30,11 @@ class Turn:
             self.now = now
         self.events: list[Event] = []
         """For the engine, in order."""
-        self.writes: list[Record] = []
-        self.at_once: list[ServiceAction] = []
-        self.once_durable: list[HeldAction] = []
+        step: Step[ServiceAction, HeldAction] = Step(0)
+        self._step = step
+        self.writes: list[Record] = step.writes
+        self.at_once: list[ServiceAction] = step.at_once
+        self.once_durable: list[HeldAction] = step.once_durable
 
     def reply(self, call: Call, message: Message, after: int) -> None:
         """Answer `call` once step `after` is durable."""
@@ -47,8 +49,5 @@ class Turn:
 
     def step(self, number: int) -> Step[ServiceAction, HeldAction]:
         """Everything collected, as the step with that number."""
-        step: Step[ServiceAction, HeldAction] = Step(number)
-        step.writes = self.writes
-        step.at_once = self.at_once
-        step.once_durable = self.once_durable
-        return step
+        self._step.number = number
+        return self._step

@@ -94,6 +94,7 @@ class Floods:
     __slots__ = (
         "_asked",
         "_empty",
+        "_noted",
         "_pings",
         "_priorities",
         "_refusals",
@@ -101,10 +102,18 @@ class Floods:
         "_resets",
         "_settings",
         "_windows",
+        "opened",
+        "sent",
     )
 
     def __init__(self, streams: int) -> None:
         """`streams`: how many the peer may open at once."""
+        self.opened = 0
+        """Streams that were opened; whoever opens one adds it."""
+        self.sent = 0
+        """Frames of DATA that went out, and no window had cut them to a few bytes; whoever sends one adds it."""
+        self._noted = 0
+        """How many of them there were when PINGs were looked at last."""
         self._asked = 0
         """Resets that are paid for, one for each stream that we have opened."""
         self._resets = Bucket(streams + RESET_SPARE, RESET_RATE)
@@ -114,25 +123,14 @@ class Floods:
         self._refusals = FIRST_REFUSALS
         self._refused = 0
         """Those of which the peer could not know."""
-        self._windows = WINDOW_UPDATES
-        self._priorities = PRIORITIES_PER_STREAM
-
-    def opened(self, streams: int) -> None:
-        """So many streams were opened."""
-        self._priorities += PRIORITIES_PER_STREAM * streams
-        self._windows += WINDOW_UPDATES_PER_STREAM * streams
+        self._windows = 0
+        self._priorities = 0
 
     def asked(self) -> None:
         """A stream was opened by us. The peer may end it by a reset, or with an answer that cannot be taken."""
-        self.opened(1)
+        self.opened += 1
         self._asked += 1
         self._pings.fill()
-
-    def sent(self, frames: int) -> None:
-        """So many frames of DATA went out, and no window had cut them to a few bytes."""
-        self._windows += WINDOW_UPDATES_PER_FRAME * frames
-        pings = self._pings
-        pings.level = pings.burst  # as `fill` does, once per answer
 
     def acknowledged(self) -> None:
         """The peer has read our SETTINGS."""
@@ -155,6 +153,9 @@ class Floods:
 
     def ping(self, now: int) -> bool:
         """A PING came."""
+        if self.sent != self._noted:  # DATA went out since: PINGs may measure how fast
+            self._noted = self.sent
+            self._pings.fill()
         return self._pings.take(now)
 
     def paid(self) -> None:
@@ -171,18 +172,24 @@ class Floods:
 
     def window(self) -> bool:
         """A WINDOW_UPDATE came."""
-        self._windows -= 1
-        return self._windows >= 0
+        self._windows += 1
+        return self._windows <= WINDOW_UPDATES + self._paid_windows()
+
+    def _paid_windows(self) -> int:
+        """WINDOW_UPDATEs that streams and DATA account for."""
+        return WINDOW_UPDATES_PER_STREAM * self.opened + WINDOW_UPDATES_PER_FRAME * self.sent
 
     def priority(self) -> bool:
         """A PRIORITY came, or a frame of a type that nobody knows."""
-        self._priorities -= 1
-        return self._priorities >= 0
+        self._priorities += 1
+        return self._priorities <= PRIORITIES_PER_STREAM * (self.opened + 1)
 
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us, carried nothing, and are not paid for by anything that it did since."""
-        buckets = self._resets.taken(now) + self._pings.taken(now) + self._empty.taken(now)
-        counted = max(0, WINDOW_UPDATES - self._windows) + max(0, PRIORITIES_PER_STREAM - self._priorities)
+        pings = self._pings.taken(now) if self.sent == self._noted else 0
+        buckets = self._resets.taken(now) + pings + self._empty.taken(now)
+        counted = max(0, self._windows - self._paid_windows())
+        counted += max(0, self._priorities - PRIORITIES_PER_STREAM * self.opened)
         settings = max(0, self._settings.taken(now) - _USUAL_SETTINGS)
         return buckets + counted + self._refused + settings * USELESS_SETTINGS
 

@@ -46,6 +46,7 @@ from cronoq_sansio.wire.stalls import Stalls
 
 Refusal = Callable[[], Rejection | None]
 
+_prefix = PREFIX.unpack_from
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
@@ -147,12 +148,29 @@ class GrpcServer:
         return events
 
     def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
-        admitted = self._admit(event.stream_id, event.headers)
-        if admitted is None:
+        admitted = event.headers.memo  # it is looked at once for a block that comes again
+        if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
+            admitted = self._admit(event.stream_id, event.headers)
+            if admitted is None:
+                return
+        refused = None if self._refusal is None else self._refusal()
+        if refused is not None or admitted.fault is not None:
+            self._reject(event.stream_id, refused or admitted.fault)  # type: ignore[arg-type]
             return
         route, timeout = admitted.route, admitted.timeout
         deadline = None if timeout is None else self._now + timeout
-        if event.data and route.unary and self._on_whole(event, admitted, deadline, events):
+        data = event.data
+        size = len(data) - PREFIX_SIZE
+        if size >= 0 and route.unary and size <= self._limits.max_message_bytes and _prefix(data) == (0, size):
+            # The usual case: the whole call is one message, not compressed.
+            decoded = route.decode(data[PREFIX_SIZE:], self._limits)  # type: ignore[misc]
+            if type(decoded) is Rejection:
+                self._reject(event.stream_id, decoded)
+                return
+            quick = QuickCall(self, event.stream_id, route, admitted.principal)
+            call = quick.call = Call(quick)
+            self._calls[event.stream_id] = quick
+            events.append(CallReceived(call, admitted.principal, decoded, deadline))  # type: ignore[arg-type]
             return
         stream = GrpcStream(self, event.stream_id, route, admitted.principal)
         stream.gzip = admitted.gzip
@@ -169,26 +187,21 @@ class GrpcServer:
             self._on_remote_end(stream, events)
 
     def _admit(self, stream_id: int, headers: HeaderList) -> Admitted | None:
-        """Who may call what; None = refused, and told so. It is looked at once for a block that comes again."""
-        admitted = headers.memo
-        if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
-            if self._given_up:
-                return None
-            found = admitted
-            if type(found) is not Refused or found.authenticate is not self._authenticate:
-                found = headers.memo = look(headers.fields, self._authenticate)
-            if isinstance(found, Refused):
-                self._refuse(stream_id, found)
-                return None
-            admitted = found
-            self.proven = True
-        refused = None if self._refusal is None else self._refusal()
-        if refused is None:
-            refused = admitted.fault
-        if refused is not None:
-            self.http2.send_headers(stream_id, status.RESPONSE, status.trailers(refused), end=True)
+        """Who may call what; None = refused, and told so."""
+        if self._given_up:
             return None
-        return admitted
+        found = headers.memo
+        if type(found) is not Refused or found.authenticate is not self._authenticate:
+            found = headers.memo = look(headers.fields, self._authenticate)
+        if isinstance(found, Refused):
+            self._refuse(stream_id, found)
+            return None
+        self.proven = True
+        return found
+
+    def _reject(self, stream_id: int, rejection: Rejection) -> None:
+        """The whole answer to a call of which nothing is kept."""
+        self.http2.send_headers(stream_id, status.RESPONSE, status.trailers(rejection), end=True)
 
     def _refuse(self, stream_id: int, refused: Refused) -> None:
         if not self.proven and not self._refusals.take(self._now):
@@ -201,26 +214,6 @@ class GrpcServer:
         text = Text(self, stream_id, refused.fields, refused.text, refused.trailers)
         self._streams[stream_id] = text
         self.schedule(text)
-
-    def _on_whole(
-        self, event: http2.Request, admitted: Admitted, deadline: int | None, events: list[ServiceEvent]
-    ) -> bool:
-        """The usual case: the whole call is one message, not compressed. False = it is not."""
-        data = event.data
-        flags, size = PREFIX.unpack_from(data) if len(data) >= PREFIX_SIZE else (1, 0)
-        if flags or size != len(data) - PREFIX_SIZE or size > self._limits.max_message_bytes:
-            return False
-        decode = admitted.route.decode
-        assert decode is not None
-        decoded = decode(data[PREFIX_SIZE:], self._limits)
-        if type(decoded) is Rejection:
-            self.http2.send_headers(event.stream_id, status.RESPONSE, status.trailers(decoded), end=True)
-            return True
-        quick = QuickCall(self, event.stream_id, admitted.route, admitted.principal)
-        self._calls[event.stream_id] = quick
-        assert quick.call is not None
-        events.append(CallReceived(quick.call, admitted.principal, decoded, deadline))  # type: ignore[arg-type]
-        return True
 
     def _on_data(self, event: http2.Data, events: list[ServiceEvent]) -> None:
         stream = self._streams.get(event.stream_id)
@@ -368,11 +361,15 @@ class GrpcServer:
     def wants_write(self) -> bool:
         """Whether `take` has something."""
         connection = self.http2
-        return bool(self._ready) or connection.wants_write() or (bool(self._starved) and connection.window > 0)
+        if self._ready or (self._starved and connection.window > 0):
+            return True
+        return connection.wants_write()
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
         ready, starved, connection = self._ready, self._starved, self.http2
+        if not ready and not starved:
+            return connection.take(limit)
         room = limit - connection.unsent
         while room > 0:
             if starved and connection.window > 0:

@@ -29,7 +29,8 @@ class QuickCall:
         self.id = stream_id
         self.route = route
         self.principal = principal
-        self.call: Call | None = Call(self)
+        self.call: Call | None = None
+        """What the service knows of it, until it is over."""
         self.over = False
 
     def reply(self, message: Message) -> None:

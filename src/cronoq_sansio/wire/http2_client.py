@@ -353,7 +353,7 @@ class Http2Client(Http2Connection):
         stream.send_window -= size
         self._send_window -= size
         self._send_content(END_STREAM if end else 0, stream_id, data)
-        self._floods.sent(1)
+        self._floods.sent += 1
         if end:
             stream.state |= _LOCAL_ENDED
             if stream.state == _BOTH:

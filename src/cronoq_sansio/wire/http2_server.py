@@ -236,7 +236,7 @@ class Http2Server(Http2Connection):
             stream.expected = headers.length
             events.append(Request(stream_id, headers, False, b""))
         if highest != self._highest:
-            self._floods.opened((highest - self._highest) // 2)
+            self._floods.opened += (highest - self._highest) // 2
             self._highest = highest
             self._take_window(self._receive_window - window)
         return at
@@ -246,7 +246,7 @@ class Http2Server(Http2Connection):
         if stream_id > following:
             self._over.skip(following, stream_id - 2)
         self._highest = stream_id
-        self._floods.opened(1)
+        self._floods.opened += 1
         if len(self._streams) >= self._max_streams:
             self._drop(stream_id, REFUSED_STREAM)
             return
@@ -348,7 +348,7 @@ class Http2Server(Http2Connection):
         if size < limits.MIN_USEFUL_DATA and not (stream.send_window and self._send_window):
             self._floods.paid()  # a window has cut it: such frames may not pay for the next WINDOW_UPDATEs
         else:
-            self._floods.sent(1)
+            self._floods.sent += 1
 
     def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
         """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""
@@ -368,7 +368,7 @@ class Http2Server(Http2Connection):
             + form.pack_end(form.close, stream_id, form.tail)
         )
         self.unsent += form.size + size
-        self._floods.sent(1)
+        self._floods.sent += 1
         if not stream.state:
             self._end_local(stream_id, stream)
             return True

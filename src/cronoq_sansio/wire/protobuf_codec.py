@@ -75,11 +75,8 @@ class Route:
     encode: Callable[[Message], bytes] | Callable[[StatusEvent], bytes] | None
     events: bool = False
     """True for `Tasks.Watch`, the only method with one request and a stream of answers."""
-
-    @property
-    def unary(self) -> bool:
-        """One request and one answer."""
-        return not (self.streaming or self.events)
+    unary: bool = True
+    """One request and one answer: neither of the two above."""
 
 
 # --- requests
@@ -427,9 +424,16 @@ def _unary(
 
 
 WATCH = Route(
-    b"/cronoq.v1.Tasks/Watch", "Tasks.Watch", METHOD_ROLES["Tasks.Watch"], False, decode_watch, encode_event, True
+    b"/cronoq.v1.Tasks/Watch",
+    "Tasks.Watch",
+    METHOD_ROLES["Tasks.Watch"],
+    False,
+    decode_watch,
+    encode_event,
+    events=True,
+    unary=False,
 )
-WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", METHOD_ROLES["Workers.Work"], True, None, None)
+WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", METHOD_ROLES["Workers.Work"], True, None, None, unary=False)
 
 ROUTES: dict[bytes, Route] = {
     route.path: route

@@ -32,11 +32,11 @@ def calls_with_one_deadline_lose_one(patch: Patch) -> None:
 
     def arm(self: Any) -> None:
         armed = set()
-        for call, when, cause in self._fresh:
+        for call, when, cause in self.fresh:
             if call.open and when not in armed:
                 armed.add(when)
                 call.timer = self._timers.add(when, CallDue(call, cause))
-        self._fresh = []
+        self.fresh = []
 
     patch.setattr(Deadlines, "arm", arm)
 
@@ -46,10 +46,10 @@ def calls_run_out_of_time_late(patch: Patch) -> None:
     """A call is answered a millisecond after its time was up."""
 
     def arm(self: Any) -> None:
-        for call, when, cause in self._fresh:
+        for call, when, cause in self.fresh:
             if call.open:
                 call.timer = self._timers.add(when + 1_000_000, CallDue(call, cause))
-        self._fresh = []
+        self.fresh = []
 
     patch.setattr(Deadlines, "arm", arm)
 

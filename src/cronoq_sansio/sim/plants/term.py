@@ -132,7 +132,7 @@ def writes_of_the_second_round_are_lost(patch: Patch) -> None:
     def make(before: Any) -> Any:
         def drive(self: Any) -> None:
             if self._turn.events:
-                self._turn.writes = []
+                self._turn.writes.clear()
             before(self)
 
         return drive

@@ -118,7 +118,7 @@ class Service:
         http2 = self.server.http2
         if self.may_go_on():
             windows = {key: stream.send_window for key, stream in http2._streams.items()}
-            http2._floods.sent(100)
+            http2._floods.sent += 100
             for key, window in (*windows.items(), (0, http2._send_window)):
                 if window < ENOUGH:
                     increment = min(MAX_WINDOW, MAX_WINDOW - window).to_bytes(4, "big")

@@ -101,10 +101,18 @@ def test_numbers_are_written_as_the_library_writes_them(number: int) -> None:
 def test_what_is_inside_is_cut_out_only_when_nothing_else_is_there(more: bytes, inside: bytes, add: bool) -> None:
     message = _field(3, inside) + (more if add else b"")
     expected = inside if len(message) == len(_field(3, inside)) else None
-    found = protobuf_bytes.only(message, protobuf_bytes.tag(3, protobuf_bytes.LENGTH))
-    assert found == expected
-    assert protobuf_bytes.only(message[:-1], protobuf_bytes.tag(3, protobuf_bytes.LENGTH)) in (None, message[2:-1])
-    assert protobuf_bytes.only(message, protobuf_bytes.tag(4, protobuf_bytes.LENGTH)) is None
+    only = protobuf_bytes.Only(protobuf_bytes.tag(3, protobuf_bytes.LENGTH))
+    assert only(message) == expected == only(message)
+    assert only(message[:-1]) in (None, message[2:-1])
+    assert protobuf_bytes.Only(protobuf_bytes.tag(4, protobuf_bytes.LENGTH))(message) is None
+
+
+def test_the_inside_of_every_length_is_found() -> None:
+    only = protobuf_bytes.Only(protobuf_bytes.tag(3, protobuf_bytes.LENGTH))
+    for size in (*range(200), (1 << 14) - 1):
+        assert only(_field(3, bytes(size))) == bytes(size)
+        assert only(_field(3, bytes(size)) + b"\0") is None and only(_field(3, bytes(size))[:-1]) is None
+    assert only(_field(3, bytes(1 << 14))) is None and only(b"") is None
 
 
 @given(st.integers(0, (1 << 64) - 1), st.binary(max_size=300), TEXTS)

@@ -58,6 +58,7 @@ class Connection:
         "_nursery",
         "_over",
         "_portion",
+        "_reading",
         "_scope",
         "_transport",
         "_unsent",
@@ -91,6 +92,8 @@ class Connection:
         self._failed = False
         self._over = False
         self._flushed = False
+        self._reading = False
+        """What was read is being handled: the machine knows the time."""
         self._debt = 0
         self._portion = READ_SIZE
         """Bytes of the next read."""
@@ -160,7 +163,8 @@ class Connection:
     def touch(self) -> None:
         """Something is about to be sent here that may have nothing to do with what was read last."""
         self.touched = True
-        self._machine.http2.tick(self._clock.now())
+        if not self._reading:
+            self._machine.http2.tick(self._clock.now())
 
     def fail(self, error: Exception) -> None:
         """This connection cannot go on: its task ends it."""
@@ -241,7 +245,9 @@ class Connection:
             self.guest.settle()  # whoever floods through many connections at a time does so in turns
         self._flushed = False
         if events:
+            self._reading = True
             self._lobby.handle(self, events, now)
+            self._reading = False
         if not self._flushed:  # else all is said, and the alarm is set
             if machine.wants_write():
                 self._pass_on(self.flush())

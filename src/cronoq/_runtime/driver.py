@@ -91,7 +91,7 @@ class Driver:
             raise TermEnded(str(self.ended))
         if now is None:
             now = self._clock.now()
-        outbox, performer = self.outbox, self._performer
+        outbox, performer, committer = self.outbox, self._performer, self.committer
         self._busy = True
         begun = perf_counter_ns()
         try:
@@ -99,7 +99,7 @@ class Driver:
                 batch = events
                 step = outbox.handle(batch, now)
                 if step.writes:
-                    self.committer.add(step.number, step.writes)
+                    committer.add(step.number, step.writes)
                 if step.at_once:
                     performer.perform(step.at_once)
                 events = self._arisen
@@ -117,7 +117,7 @@ class Driver:
             raise self._broken(error, events) from error
         finally:
             self._busy = False
-        self.committer.kick()
+        committer.kick()
         due = outbox.next_timeout()
         if due is not None and due < self._armed:
             self._pull(due)

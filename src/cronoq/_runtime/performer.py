@@ -61,10 +61,10 @@ class Performer:
         counts = self._counts
         for action in actions:
             kind = type(action)
-            if kind is SendLease:
-                sink: Any = action.stream.sink
-            elif kind is Reply or kind is Reject or kind is StartEvents:
-                sink = action.call.sink
+            if kind is Reply or kind is Reject or kind is StartEvents:
+                sink: Any = action.call.sink
+            elif kind is SendLease:
+                sink = action.stream.sink
             elif kind is ReadStore:
                 self.ask(action.query)
                 continue
@@ -80,7 +80,9 @@ class Performer:
                 continue
             else:
                 sink = action.stream.sink
-            connection = self._touch(sink)
+            connection = sink.connection.owner
+            if not connection.touched:
+                self._touch(connection)
             try:
                 if kind is Reply:
                     sink.reply(action.message)
@@ -105,18 +107,17 @@ class Performer:
             except Exception as error:
                 connection.fail(error)
 
-    def _touch(self, sink: Any) -> "Connection":
-        """The connection that a sink belongs to: it is flushed next."""
-        connection: Connection = sink.connection.owner
-        if not connection.touched:
-            connection.touch()
-            self._touched.append(connection)
-        return connection
+    def _touch(self, connection: "Connection") -> None:
+        """It is flushed next."""
+        connection.touch()
+        self._touched.append(connection)
 
     def _send_event(self, call: Call, event: StatusEvent) -> None:
         """Nothing happens to a call that has ended: its sink knows."""
         sink: Any = call.sink
-        connection = self._touch(sink)
+        connection = sink.connection.owner
+        if not connection.touched:
+            self._touch(connection)
         try:
             sink.send_event(event)
         except Exception as error:

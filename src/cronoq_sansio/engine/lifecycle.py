@@ -69,29 +69,28 @@ def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked
 
     `due`: wall time at which it stops to wait for keys that nobody has; 0 when there are none.
     """
-    tasks, step = engine.tasks, engine.step
+    tasks, step, pool, spec, plan = engine.tasks, engine.step, task.pool, task.spec, task.plan
     tasks.add(task)
     task.stored = step.number
-    step.writes.append(TaskInserted(task.id, task.spec, task.max_attempts, task.created, edges))
+    step.writes.append(TaskInserted(task.id, spec, task.max_attempts, task.created, edges))
     engine.totals.submitted += 1
     if engine.watched:
         _tell(engine, task, BLOCKED)  # every task begins with it, with dependencies or without
-    pool = task.pool
-    fixed = task.plan is not None and task.plan.fixed
+    fixed = plan is not None and plan.fixed
     if not fixed:
         pool.arrivals += 1
     if blocked:
         block(engine, task)
         store(engine, task, due)
+        return
+    if fixed:
+        arrive(engine, task)
+        pool.apart_by_class[spec.priority] += 1
     else:
-        if fixed:
-            arrive(engine, task)
-            pool.apart_by_class[task.spec.priority] += 1
-        else:
-            make_ready(engine, task)
-        pool.pending += 1
-        pool.pending_by_class[task.spec.priority] += 1
-        tasks.pending += 1
+        make_ready(engine, task)
+    pool.pending += 1
+    pool.pending_by_class[spec.priority] += 1
+    tasks.pending += 1
 
 
 def block(engine: "Engine", task: Task) -> None:

@@ -63,7 +63,7 @@ class TaskTable:
         """A new live task."""
         spec = task.spec
         self.live[task.id] = task
-        self.payload_bytes += weight(spec)
+        self.payload_bytes += spec.size if spec.scheduling is None else weight(spec)
         task.pool.ids.add(task.id)
         if spec.key:
             self._keys[spec.key] = task

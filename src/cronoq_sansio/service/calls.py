@@ -40,6 +40,7 @@ from cronoq_sansio.service.messages import (
     Get,
     ListTasks,
     ReadStore,
+    Reply,
     Request,
     StoreAnswered,
     StoredPage,
@@ -126,7 +127,7 @@ class Calls:
     def received(self, event: CallReceived) -> None:
         """A call: let it in, or refuse it at once."""
         call, request, turn = event.call, event.request, self._turn
-        refusal = self._gate.refusal(request)
+        refusal = None if self._gate.open else self._gate.refusal(request)
         deadline = event.deadline
         if type(request) is Submit and refusal is None and deadline is None and not request.wait:
             opened = self._open
@@ -203,7 +204,7 @@ class Calls:
                 self._submitted.append((call, answer))
             else:
                 reply = SubmitReply(outcome.task_id, outcome.duplicate, None)
-                self._turn.reply(call, reply, answer.after)
+                self._turn.once_durable.append(Reply(call, reply, answer.after))
         elif type(outcome) is BatchOutcome:
             self._turn.reply(call, BatchReply(outcome.members), answer.after)
         elif type(outcome) is CancelOutcome:

@@ -36,13 +36,15 @@ class Phase(Enum):
 class Gate:
     """The one place that knows why something is refused."""
 
-    __slots__ = ("_held", "_pressure", "_turn", "phase")
+    __slots__ = ("_held", "_pressure", "_turn", "open", "phase")
 
     def __init__(self, turn: Turn) -> None:
         self._turn = turn
         self._held = False
         self._pressure: Rejection | None = None
         self.phase = Phase.SERVING
+        self.open = True
+        """Nothing is refused."""
 
     def enter(self, phase: Phase) -> None:
         """Move on to `phase`."""
@@ -72,10 +74,11 @@ class Gate:
 
     def check_invariants(self) -> None:
         """The engine holds dispatch exactly while this says so."""
-        assert self._held == (self.phase is not Phase.SERVING or self._pressure is not None)
+        assert self._held == (self.phase is not Phase.SERVING or self._pressure is not None) == (not self.open)
 
     def _hold(self) -> None:
         held = self.phase is not Phase.SERVING or self._pressure is not None
+        self.open = not held
         if held != self._held:
             self._held = held
             self._turn.events.append(DispatchHeld(held))

@@ -330,7 +330,7 @@ class Http2Connection(Http2Output):
             raise Exceeded(peer_limits.WINDOW_UPDATES)
         increment = _long(payload)[0] & MAX_WINDOW
         if not stream_id:
-            held_up = self._send_window < min(self._peer_frame, MAX_DATA)
+            held_up = self._send_window < self._most_data
             self._send_window += increment
             if not increment:
                 raise Fault(PROTOCOL_ERROR, "a WINDOW_UPDATE of nothing")
@@ -389,6 +389,7 @@ class Http2Connection(Http2Output):
             if not words.SMALLEST_FRAME <= number < 1 << 24:
                 raise Fault(PROTOCOL_ERROR, f"a largest frame of {number} bytes")
             self._peer_frame = number
+            self._most_data = min(number, MAX_DATA)
         elif name == words.ENABLE_PUSH and number > 1:
             raise Fault(PROTOCOL_ERROR, "ENABLE_PUSH is 0 or 1")
         else:

@@ -31,6 +31,7 @@ class Http2Output:
 
     __slots__ = (
         "_encoder",
+        "_most_data",
         "_out",
         "_over",
         "_peer_frame",
@@ -49,6 +50,8 @@ class Http2Output:
         self._over = OverStreams()
         self._send_window = self._peer_window = words.DEFAULT_WINDOW
         self._peer_frame = words.SMALLEST_FRAME
+        self._most_data = min(self._peer_frame, MAX_DATA)
+        """Bytes of one frame of DATA."""
         self._out: list[bytes] = []
         self._replies = Replies()
         """Of `_out`."""
@@ -58,7 +61,7 @@ class Http2Output:
         stream = self._streams.get(stream_id)
         if stream is None:
             return 0
-        room = self._peer_frame if self._peer_frame < MAX_DATA else MAX_DATA
+        room = self._most_data
         if stream.send_window < room:
             room = stream.send_window
         return room if room < self._send_window else self._send_window
@@ -76,7 +79,7 @@ class Http2Output:
     @property
     def widest_window(self) -> int:
         """The most that `sendable` can ever be for a stream, as far as the peer has said."""
-        return min(self._peer_window, self._peer_frame, MAX_DATA)
+        return min(self._peer_window, self._most_data)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End the stream at once; `code` as in RST_STREAM."""
@@ -129,7 +132,7 @@ class Http2Output:
         out = self._out
         if self.unsent > limit:
             out, self._out = words.cut(out, limit)
-        data = b"".join(out)
+        data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         self.unsent -= len(data)
         if self._replies.waiting:

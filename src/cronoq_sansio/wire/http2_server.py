@@ -53,7 +53,6 @@ _head = HEAD.unpack_from
 _REMOTE_ENDED = int(State.REMOTE_ENDED)
 _LOCAL_ENDED = int(State.LOCAL_ENDED)
 _BOTH = int(State.ENDED)
-_PLAIN_DATA = bytes((DATA, 0))
 
 
 class _Form:
@@ -72,7 +71,8 @@ class _Form:
         self.tail = tail
         self.begin = len(head).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
         self.close = len(tail).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS | END_STREAM))
-        self.pack = Struct(f">5sL{len(head)}sBH2sL").pack
+        self.pack = Struct(f">5sL{len(head)}sLBL").pack
+        """`begin`, the stream, `head`, the length of DATA with its type, which is 0, its flags, the stream."""
         self.pack_end = Struct(f">5sL{len(tail)}s").pack
         self.size = 3 * FRAME_HEADER + len(head) + len(tail)
 
@@ -201,6 +201,8 @@ class Http2Server(Http2Connection):
 
         Some clients send the headers of many requests first, and then their contents.
         """
+        if end - at > self._receive_window:
+            return at  # so much is never read at once; what follows need not look at the window
         known, streams = self._decoder.known, self._streams
         highest, window, peer_window = self._highest, self._receive_window, self._peer_window
         waiting: dict[int, HeaderList] = {}
@@ -211,34 +213,39 @@ class Http2Server(Http2Connection):
             following = start + size
             if following > end or high:
                 break
-            if kind == DATA:
-                if flags != END_STREAM or size > window or size > limits.MAX_FRAME or stream_id not in waiting:
+            if kind == HEADERS:
+                if flags != END_HEADERS or stream_id != highest + 2 or room <= 0 or stream_id > MAX_STREAM_ID:
+                    break
+                headers = known(buffer[start:following])
+                if headers is None or headers.fault != "":
+                    break
+                highest = stream_id
+                room -= 1
+                waiting[stream_id] = headers
+            elif kind == DATA:
+                if flags != END_STREAM or size > limits.MAX_FRAME or stream_id not in waiting:
                     break
                 headers = waiting[stream_id]
-                if headers.length >= 0 and headers.length != size:
+                if headers.length != size and headers.length >= 0:
                     break
                 del waiting[stream_id]
                 window -= size
                 streams[stream_id] = Stream(_REMOTE_ENDED, peer_window, 0)
                 events.append(Request(stream_id, headers, True, buffer[start:following]))
-            elif kind == HEADERS and flags == END_HEADERS and stream_id == highest + 2 <= MAX_STREAM_ID and room > 0:
-                found = known(buffer[start:following])
-                if found is None or found.fault != "":
-                    break
-                waiting[stream_id] = found
-                highest = stream_id
-                room -= 1
             else:
                 break
             at = following
-        for stream_id, headers in waiting.items():
-            stream = streams[stream_id] = Stream(0, peer_window, self._window)
-            stream.expected = headers.length
-            events.append(Request(stream_id, headers, False, b""))
+        if waiting:
+            for stream_id, headers in waiting.items():
+                stream = streams[stream_id] = Stream(0, peer_window, self._window)
+                stream.expected = headers.length
+                events.append(Request(stream_id, headers, False, b""))
         if highest != self._highest:
             self._floods.opened += (highest - self._highest) // 2
             self._highest = highest
-            self._take_window(self._receive_window - window)
+            self._receive_window = window
+            if 2 * window < limits.CONNECTION_WINDOW:
+                self._take_window(0)
         return at
 
     def _on_opened(self, stream_id: int, headers: HeaderList, *, ended: bool, events: list[Any]) -> None:
@@ -317,7 +324,8 @@ class Http2Server(Http2Connection):
 
     def _on_goaway(self, last: int, code: int, reason: bytes, events: list[Any]) -> None:
         self._peer_leaves = True
-        self._close_when_left()
+        if not self._streams:
+            self.finish()
 
     # --- out
 
@@ -356,25 +364,25 @@ class Http2Server(Http2Connection):
         if stream is None or stream.state & _LOCAL_ENDED:
             return True
         size = len(data)
-        if size > stream.send_window or size > self._send_window or size > self._peer_frame or size > words.MAX_DATA:
+        if size > self._most_data or size > stream.send_window or size > self._send_window:
             return False
         self._send_window -= size
         form = self._form
         if form is None or form.version != self._encoder.version or form.of is not fields or form.end is not trailers:
             form = self._form_of(fields, trailers)
         self._out.append(
-            form.pack(form.begin, stream_id, form.head, size >> 16, size & 0xFFFF, _PLAIN_DATA, stream_id)
+            form.pack(form.begin, stream_id, form.head, size << 8 | DATA, 0, stream_id)
             + data
             + form.pack_end(form.close, stream_id, form.tail)
         )
         self.unsent += form.size + size
         self._floods.sent += 1
-        if not stream.state:
+        if stream.state:
+            del self._streams[stream_id]
+            if not self._streams:
+                self._left()
+        else:
             self._end_local(stream_id, stream)
-            return True
-        del self._streams[stream_id]
-        if not self._streams:
-            self._left()
         return True
 
     def _form_of(self, fields: Sequence[Field], trailers: Sequence[Field]) -> "_Form":
@@ -444,15 +452,12 @@ class Http2Server(Http2Connection):
 
     def _left(self) -> None:
         if not self._streams:
-            self._idle_since = self._clock
-            due = self._clock + limits.IDLE_TIMEOUT + self._lost
+            self._idle_since = clock = self._clock
+            due = clock + limits.IDLE_TIMEOUT + self._lost
             if due < self.due:
                 self.due = due
-            self._close_when_left()
-
-    def _close_when_left(self) -> None:
-        if self._peer_leaves and not self._streams:
-            self.finish()
+            if self._peer_leaves:
+                self.finish()
 
     def _fail(self, code: int, reason: str, limit: PeerLimit | None, events: list[Any]) -> None:
         if self._failed:

@@ -14,20 +14,35 @@ VARINT, LENGTH = 0, 2  #: wire types
 SHORT = [bytes((number,)) for number in range(0x80)]  #: numbers of one byte
 
 
-def only(message: bytes, begin: int) -> bytes | None:
-    """The message inside a message that has nothing else: what follows `begin` (a `tag`); None when it is not so.
+class Only:
+    """Finds the message inside a message that has nothing else.
 
-    None also when it has 16 KiB or more: what this saves does not matter there.
+    Of a message of some length that is so there is one beginning: those are remembered.
     """
-    whole = len(message)
-    if whole < 2 or message[0] != begin:
-        return None
-    size = message[1]
-    if size < 0x80:
-        return message[2:] if size + 2 == whole else None
-    if whole < 3 or message[2] >= 0x80:
-        return None
-    return message[3:] if (size & 0x7F | message[2] << 7) + 3 == whole else None
+
+    __slots__ = ("_beginnings", "_tag")
+
+    def __init__(self, tag: int) -> None:
+        """`tag`: of the field."""
+        self._tag = tag
+        self._beginnings: dict[int, bytes] = {}
+        """By length of the whole."""
+
+    def __call__(self, message: bytes) -> bytes | None:
+        """What is inside; None when it is not so, or has 16 KiB or more: what this saves does not matter there."""
+        beginning = self._beginnings.get(len(message))
+        if beginning is None:
+            beginning = self._find(len(message))
+        return message[len(beginning) :] if beginning and message.startswith(beginning) else None
+
+    def _find(self, whole: int) -> bytes:
+        for inside in (whole - 2, whole - 3):
+            if 0 <= inside < 0x4000:
+                beginning = bytes((self._tag,)) + varint(inside)
+                if len(beginning) + inside == whole:
+                    self._beginnings[whole] = beginning
+                    return beginning
+        return b""
 
 
 def varint(number: int) -> bytes:

@@ -54,7 +54,7 @@ from cronoq_sansio.wire.protobuf_spec import decode_spec, learn, quick_spec
 from cronoq_sansio.wire.protobuf_views import RARE
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
-_TASK = tag(1, LENGTH)  #: in `SubmitRequest`
+_task = protobuf_bytes.Only(tag(1, LENGTH))  #: in `SubmitRequest`
 _SUBMITTED = bytes((tag(1, VARINT),))  #: `SubmitResponse.id`
 
 
@@ -86,7 +86,7 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
     view = None
     try:
-        task = protobuf_bytes.only(data, _TASK)
+        task = _task(data)
         if task is not None:
             view = protobuf_views.Task.FromString(task)
             if view.WhichOneof(RARE) is None:

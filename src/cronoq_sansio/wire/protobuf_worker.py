@@ -37,10 +37,10 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_POOL, TaskSpec
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.protobuf_bytes import LENGTH, SHORT, VARINT, only, tag, varint
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, SHORT, VARINT, Only, tag, varint
 
 _EMPTY = EmptyMessage()
-_COMPLETE = tag(3, LENGTH)  #: in `WorkerMessage`
+_complete_alone = Only(tag(3, LENGTH))  #: in `WorkerMessage`
 _LEASE = bytes((tag(2, LENGTH),))  #: in `ServerMessage`; the following ones in `Lease`
 _LEASE_ID = bytes((tag(1, VARINT),))
 _TASK_ID = bytes((tag(2, VARINT),))
@@ -52,7 +52,7 @@ _KEY = bytes((tag(7, LENGTH),))
 def decode_worker(data: bytes, limits: LimitSettings) -> FromWorker | Rejection:
     """One `WorkerMessage`. An empty oneof, or one with a member that is new to us, is an `EmptyMessage`."""
     try:
-        completed = only(data, _COMPLETE)
+        completed = _complete_alone(data)
         if completed is not None:
             return _completed(pb.Complete.FromString(completed))
         message = pb.WorkerMessage.FromString(data)

@@ -5,7 +5,7 @@ reason that is in force, and connections stay open. When a term ends, every call
 told, and their connections are closed a second later, because the next term knows none of their streams.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,7 +34,7 @@ class Lobby:
     def __init__(self, clock: Clock) -> None:
         self.connections: dict[Connection, None] = {}
         """In the order in which they were accepted."""
-        self.calls: Counter[tuple[str, str]] = Counter()
+        self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         """Calls that reached a term or this place, by method and outcome: `ok` or the code of the rejection."""
         self.peer_log = PeerLog(clock)
         self._clock = clock

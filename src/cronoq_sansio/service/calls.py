@@ -97,7 +97,8 @@ class Calls:
         self._watches = watches
         self._listings = Listings(engine, settings, turn, results, self._lookups, drive, volatile=volatile)
         self._schedules = schedules = Schedules(engine, settings, turn, drive)
-        self._submitted: list[tuple[Call, Answer]] = []
+        self.submitted: list[tuple[Call, Answer]] = []
+        """Waiting Submits that the engine has answered, for `settle`."""
         self._open = {"request": 0, "wait": 0, "watch": 0}
         self._full = {
             "request": Rejection(
@@ -201,7 +202,7 @@ class Calls:
         outcome = answer.outcome
         if type(outcome) is Submitted:
             if call.budget == "wait":
-                self._submitted.append((call, answer))
+                self.submitted.append((call, answer))
             else:
                 reply = SubmitReply(outcome.task_id, outcome.duplicate, None)
                 self._turn.once_durable.append(Reply(call, reply, answer.after))
@@ -229,9 +230,7 @@ class Calls:
 
         A task may have ended in the step that admitted it, skipped or shed, and no cache need have it.
         """
-        if not self._submitted:
-            return
-        submitted, self._submitted = self._submitted, []
+        submitted, self.submitted = self.submitted, []
         ended = {action.task.id: action for action in actions if type(action) is TaskEnded}
         for call, answer in submitted:
             self._wait_for(call, answer, ended)
@@ -418,7 +417,7 @@ class Calls:
         self._lookups.check_invariants()
         self._watches.check_invariants()
         assert len(self._watches) == self._open["watch"]
-        assert not self._submitted
+        assert not self.submitted
         for budget, count in self._open.items():
             assert 0 <= count <= self._budgets[budget]
         assert len(self._waits) <= self._open["wait"]

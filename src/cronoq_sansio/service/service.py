@@ -13,7 +13,7 @@ timer heap: no task, channel or cancel scope exists per call.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cronoq_sansio.engine.actions import Abort, Answer, Dispatch, OccurrenceDropped, Step, TaskEnded, TaskMoved
+from cronoq_sansio.engine.actions import Abort, Answer, AtOnce, Dispatch, OccurrenceDropped, Step, TaskEnded, TaskMoved
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import (
     CascadesHeld,
@@ -212,7 +212,7 @@ class Service:
 
     def _drive(self) -> None:
         """Give the engine what has piled up and route what it answers, until nothing is left."""
-        turn, calls, workers, watches = self._turn, self._calls, self._workers, self._watches
+        turn, calls, workers = self._turn, self._calls, self._workers
         rounds = 0
         while turn.events:
             rounds += 1
@@ -220,12 +220,8 @@ class Service:
             events, turn.events = turn.events, []
             step = self.engine.handle(events, turn.now)
             turn.writes += step.writes
-            for notice in step.at_once:
-                if type(notice) is Abort:
-                    workers.aborted(notice)
-                else:
-                    assert type(notice) is OccurrenceDropped
-                    turn.at_once.append(LogDrop(notice))
+            if step.at_once:
+                self._notice(step.at_once)
             for action in step.once_durable:
                 kind = type(action)
                 if kind is Answer:
@@ -235,12 +231,21 @@ class Service:
                 elif kind is TaskEnded:
                     self._results.add(action)  # type: ignore[arg-type]
                     calls.task_ended(action)  # type: ignore[arg-type]
-                    watches.ended(action)  # type: ignore[arg-type]
+                    self._watches.ended(action)  # type: ignore[arg-type]
                 else:
                     assert type(action) is TaskMoved
-                    watches.moved(action)
+                    self._watches.moved(action)
             workers.place()
-            calls.settle(step.once_durable)
+            if calls.submitted:
+                calls.settle(step.once_durable)
+
+    def _notice(self, notices: Sequence[AtOnce]) -> None:
+        for notice in notices:
+            if type(notice) is Abort:
+                self._workers.aborted(notice)
+            else:
+                assert type(notice) is OccurrenceDropped
+                self._turn.at_once.append(LogDrop(notice))
 
     def _for_engine(self, event: WallClockMoved | Stalled | CascadesHeld | CommitsStalled | CommitsResumed) -> None:
         self._turn.events.append(event)

@@ -46,19 +46,16 @@ class Only:
 
 
 def varint(number: int) -> bytes:
-    """A number from 0 to 2^64 - 1. Ids that follow each other have nearly all bytes in common: those are remembered."""
+    """A number from 0 to 2^64 - 1. Ids that follow each other have all bytes but one in common: they are remembered."""
     if number < 0x80:
         return SHORT[number]
-    if number < 0x4000:
-        return (number & 0x7F | number << 1 & 0x7F00 | 0x80).to_bytes(2, "little")
-    above = number >> 14
-    rest = _rest.get(above)
+    rest = _rest.get(number >> 7)
     if rest is None:
-        rest = _write(above)
+        rest = _write(number >> 7)
         if len(_rest) >= _MAX_REST:
             _rest.clear()
-        _rest[above] = rest
-    return (number & 0x7F | number << 1 & 0x7F00 | 0x8080).to_bytes(2, "little") + rest
+        _rest[number >> 7] = rest
+    return _FIRST[number & 0x7F] + rest
 
 
 def _write(number: int) -> bytes:
@@ -71,5 +68,6 @@ def _write(number: int) -> bytes:
 
 
 _rest: dict[int, bytes] = {}
-"""By all bits of a number but the last 14."""
-_MAX_REST = 256
+"""By all bits of a number but the last 7."""
+_MAX_REST = 1_024
+_FIRST = [bytes((number | 0x80,)) for number in range(0x80)]  #: the last 7 bits, and more follow

@@ -67,10 +67,9 @@ class Outbox:
 
     def handle(self, events: Sequence[Any], now: int) -> Step[Any, Any]:
         """Apply `events` to the machine and return what may be performed now."""
-        if not self._volatile:
-            for event in events:
-                if type(event) is StepsDurable:
-                    return self._handle_in_portions(events, now)
+        for event in events:
+            if type(event) is StepsDurable:
+                return self._handle_in_portions(events, now)
         step = self.machine.handle(events, now)
         self._take(step, now)
         return step

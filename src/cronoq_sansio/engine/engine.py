@@ -204,7 +204,7 @@ class Engine:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
         if self._more:
             return self.now
-        earliest = self.leases.next_timeout() if self.leases.live else None
+        earliest = self.leases.next_timeout()
         due = self.retries.next()
         if due is not None and (earliest is None or due < earliest):
             earliest = due

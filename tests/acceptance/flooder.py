@@ -121,6 +121,11 @@ def empty_data(task: int) -> Chunks:
     return repeated(raw.frame(raw.DATA, 0, 1, b""), head(1))
 
 
+def tiny_data(task: int) -> Chunks:
+    """A long message, a byte at a time."""
+    return repeated(raw.frame(raw.DATA, 0, 1, b"x"), head(1) + raw.frame(raw.DATA, 0, 1, b"\0\0\x40\0\0"))
+
+
 def priority(task: int) -> Chunks:
     """CVE-2019-9513."""
     return repeated(raw.frame(raw.PRIORITY, 0, 1, b"\0\0\0\3\x10"))
@@ -191,8 +196,8 @@ KINDS: dict[str, Callable[[int], Chunks]] = {
     kind.__name__: kind
     for kind in (
         *(rapid_reset, provoked_resets, malformed_requests, too_many_streams, continuation, header_bomb, ping),
-        *(settings, empty_data, priority, unknown_frames, window_updates, zero_windows, tiny_stream_windows),
-        *(tiny_connection_window, window_games, slow_reader, refused_calls, hello, silent),
+        *(settings, empty_data, tiny_data, priority, unknown_frames, window_updates, zero_windows),
+        *(tiny_stream_windows, tiny_connection_window, window_games, slow_reader, refused_calls, hello, silent),
     )
 }
 BUSY = "busy"

@@ -5,11 +5,14 @@ sends 15 PINGs a second with small messages and 482 with messages of 64 KiB, eac
 sends 13,454 WINDOW_UPDATEs for 250 MiB; grpcio resets 1,000 streams at once when 1,000 calls have one deadline.
 """
 
+from typing import TYPE_CHECKING
+
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.limits import (
     EMPTY_DATA_BURST,
     EMPTY_DATA_RATE,
     FIRST_REFUSALS,
+    GOOD_DATA,
     MAX_UNSENT_CONTROL,
     PING_BURST,
     PING_RATE,
@@ -18,11 +21,18 @@ from cronoq_sansio.limits import (
     RESET_SPARE,
     SETTINGS_BURST,
     SETTINGS_RATE,
+    TINY_DATA,
+    TINY_DATA_BURST,
+    TINY_DATA_PER_MESSAGE,
+    TINY_DATA_RATE,
     USELESS_SETTINGS,
     WINDOW_UPDATES,
     WINDOW_UPDATES_PER_FRAME,
     WINDOW_UPDATES_PER_STREAM,
 )
+
+if TYPE_CHECKING:
+    from cronoq_sansio.wire.grpc_stream import GrpcStream
 
 
 class Bucket:
@@ -53,6 +63,33 @@ class Bucket:
         """How many are not paid back."""
         gained = max(0, now - self._at) * self._gain
         return max(0, self.burst - self.level - gained) // SECOND
+
+
+class Pieces:
+    """Pieces of messages that are tiny: HTTP/2 cannot tell them from whole small messages, gRPC can.
+
+    What completes a message is never counted. Each one may come with `TINY_DATA_PER_MESSAGE` of them, and as many again
+    behind each piece of `GOOD_DATA`, since windows cut anywhere; what is beyond takes from a bucket.
+    """
+
+    __slots__ = ("_bucket", "too_many")
+
+    def __init__(self) -> None:
+        self._bucket = Bucket(TINY_DATA_BURST, TINY_DATA_RATE)
+        self.too_many = False
+
+    def note(self, stream: "GrpcStream", size: int, now: int) -> None:
+        """DATA of so many bytes has completed no message."""
+        if size >= GOOD_DATA:
+            stream.pieces = 0
+        elif size < TINY_DATA:
+            stream.pieces += 1
+            if stream.pieces > TINY_DATA_PER_MESSAGE and not self._bucket.take(now):
+                self.too_many = True
+
+    def taken(self, now: int) -> int:
+        """How many are not paid back."""
+        return self._bucket.taken(now)
 
 
 class Replies:

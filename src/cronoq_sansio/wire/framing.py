@@ -27,6 +27,14 @@ def too_large(size: int, limit: int, setting: str = SERVER_LIMIT) -> Rejection:
     return Rejection(Code.TOO_LARGE, f"message of {size} bytes is above the limit of {limit} ({setting})")
 
 
+def sole(data: bytes, limit: int) -> bytes | None:
+    """The message of at most `limit` bytes, not compressed, that `data` is whole; None = it is something else."""
+    size = len(data) - PREFIX_SIZE
+    if size < 0 or data[0] or int.from_bytes(data[1:PREFIX_SIZE], "big") != size or size > limit:
+        return None
+    return data[PREFIX_SIZE:]
+
+
 class MessageReader:
     """Cuts a stream of DATA into messages. After a `Rejection` the stream is unusable and everything is dropped.
 

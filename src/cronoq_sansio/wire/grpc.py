@@ -30,9 +30,9 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2_events as http2
 from cronoq_sansio.wire import peer_limits, status
 from cronoq_sansio.wire.credit import Credit, Unfinished
-from cronoq_sansio.wire.floods import Bucket
+from cronoq_sansio.wire.floods import Bucket, Pieces
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
-from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader
+from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader, sole
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_refusal import Text
@@ -49,6 +49,7 @@ Refusal = Callable[[], Rejection | None]
 _prefix = PREFIX.unpack_from
 _HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
+_TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
 _CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
 _WORKER_ENDED = "the worker closed its side of the stream"
 
@@ -100,12 +101,13 @@ class GrpcServer:
         self._given_up = False
         """The peer was refused too often: what else came with that is not looked at."""
         self._refusals = Bucket(fixed.REFUSED_BURST, fixed.REFUSED_RATE)
+        self._pieces = Pieces()
         self.proven = False
         """A call of this peer was admitted."""
         self.exceeded: list[PeerLimit] = []
         """Limits that the peer has exceeded; whoever tells of them empties the list."""
         self._credit = Credit(self.http2, limits.max_message_bytes, Unfinished() if unfinished is None else unfinished)
-        self._stalls = Stalls()
+        self._stalls = Stalls(self._credit.withheld)
 
     @property
     def closed(self) -> bool:
@@ -115,9 +117,9 @@ class GrpcServer:
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them.
 
-        Calls count that were refused for their headers.
+        Calls count that were refused for their headers, and pieces of messages that are tiny.
         """
-        return self.http2.useless(now) + self._refusals.taken(now)
+        return self.http2.useless(now) + self._refusals.taken(now) + self._pieces.taken(now)
 
     # --- in
 
@@ -132,6 +134,8 @@ class GrpcServer:
                 _HANDLERS[type(event)](self, event, events)
         if self._streams:
             self._credit.give()
+            if self._pieces.too_many and not self.closed:
+                self.give_up(peer_limits.TINY_DATA)
         return events
 
     def receive_eof(self, now: int) -> list[ServiceEvent]:
@@ -181,6 +185,8 @@ class GrpcServer:
             events.append(WorkerConnected(worker, admitted.principal))
         else:
             stream.deadline = deadline
+            if deadline is not None and not event.ended:
+                self._stalls.expect(deadline)
         if event.data:
             self._on_data(http2.Data(event.stream_id, event.data, 0, True), events)
         elif event.ended:
@@ -217,11 +223,13 @@ class GrpcServer:
 
     def _on_data(self, event: http2.Data, events: list[ServiceEvent]) -> None:
         stream = self._streams.get(event.stream_id)
-        if stream is None or stream.closing:
-            return
         data = event.data
+        if stream is None or stream.closing:
+            if stream is not None and not event.ended:
+                self._pieces.note(stream, len(data), self._now)
+            return
         if data:
-            stream.progress += 1
+            stream.progress += len(data)
             if stream.route.streaming:
                 if stream.worker is not None:
                     self._receive_from_worker(stream, stream.worker, data, events)
@@ -234,20 +242,15 @@ class GrpcServer:
 
     def _receive_whole(self, stream: GrpcStream, data: bytes) -> bool:
         """The usual case: the whole call is one DATA frame with one message, not compressed."""
-        size = len(data) - PREFIX_SIZE
-        if (
-            size < 0
-            or data[0]
-            or int.from_bytes(data[1:PREFIX_SIZE], "big") != size
-            or size > self._limits.max_message_bytes
-        ):
-            return False
-        stream.request = data[PREFIX_SIZE:]
-        return True
+        stream.request = sole(data, self._limits.max_message_bytes)
+        return stream.request is not None
 
     def _receive_part(self, stream: GrpcStream, data: bytes) -> None:
         reader = self._reader(stream)
-        for message in reader.feed(data):
+        found = reader.feed(data)
+        if not found:
+            self._pieces.note(stream, len(data), self._now)
+        for message in found:
             if isinstance(message, Rejection):
                 stream.reject(message)
                 return
@@ -268,13 +271,18 @@ class GrpcServer:
     ) -> None:
         reader = self._reader(stream)
         limits = self._limits
-        for message in reader.feed(data):
+        found = reader.feed(data)
+        for message in found:
             decoded = message if isinstance(message, Rejection) else decode_worker(message, limits)
             if isinstance(decoded, Rejection):
                 self._fail_stream(stream, decoded, events)
                 return
             events.append(WorkerSent(worker, decoded))
-        if reader.buffered != stream.unfinished:
+        if reader.buffered or stream.unfinished:
+            if found:  # what has begun is another message
+                stream.pieces, stream.seen = 0, -1
+            else:
+                self._pieces.note(stream, len(data), self._now)
             self._credit.count(stream, reader.buffered)
             self._stalls.arm(self._now)
 
@@ -355,6 +363,7 @@ class GrpcServer:
     def hold_credit(self, *, calls: bool, workers: bool) -> None:
         """Give no credit for more bytes of unary calls, or of worker streams, while True."""
         self._credit.hold(calls=calls, workers=workers)
+        self._stalls.arm(self._now)
 
     # --- out
 
@@ -562,21 +571,14 @@ class GrpcServer:
         if self.closed and not was_closed and not found:
             self.exceeded.append(peer_limits.IDLE)
         if self._stalls.due is not None and now >= self._stalls.due:
-            for stream in self._stalls.scan(self._streams.values(), self._waits_for_peer, now):
-                self.exceeded.append(peer_limits.STALLED)
+            for stream in self._stalls.late(self._streams.values(), now):
+                self._fail_stream(stream, _TOO_LATE, events)
+            for stream, limit, why in self._stalls.scan(self._streams.values(), now):
+                self.exceeded.append(limit)
                 self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
-                self._end_stream(stream, "the stream made no progress", events)
+                self._end_stream(stream, why, events)
             self._credit.give()
         return events
-
-    def _waits_for_peer(self, stream: GrpcStream) -> bool:
-        if stream.unsent:
-            if stream.route.events and not stream.closing and stream.partial is None:
-                return False  # whoever watches may take any time, within the bound on unread events
-            return not stream.crowded
-        if stream.id in self._credit.withheld:
-            return False
-        return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
 
 
 def _id(stream: QuickCall | GrpcStream) -> int:

@@ -49,6 +49,7 @@ class GrpcStream:
         "need",
         "over",
         "partial",
+        "pieces",
         "principal",
         "progress",
         "promised",
@@ -58,6 +59,7 @@ class GrpcStream:
         "rejection",
         "remote_ended",
         "request",
+        "reserve",
         "route",
         "seen",
         "sent",
@@ -77,6 +79,7 @@ class GrpcStream:
         self.worker: WorkerStream | None = None
         """Set from `WorkerConnected` until the stream is closed or gone."""
         self.deadline: int | None = None
+        """Of a call; counts from its headers."""
         # receiving
         self.gzip = False
         self.reader: MessageReader | None = None
@@ -86,6 +89,8 @@ class GrpcStream:
         """Bytes of messages that are not complete; counted by the connection."""
         self.window = INITIAL_WINDOW
         """Bytes that the peer may still send."""
+        self.pieces = 0
+        """Tiny ones, of the message that is coming."""
         self.promised = 0
         """Its part of `Credit.promised`."""
         # sending
@@ -107,10 +112,13 @@ class GrpcStream:
         """… for so many bytes at least: an event goes out whole."""
         self.crowded = False
         """Waits for another stream's message to be sent: see `GrpcServer.count_encoded`."""
-        # stalls: see GrpcServer._scan
+        # what `stalls.py` looks at
         self.progress = 0
+        """Bytes of DATA that came, and frames that were sent."""
         self.seen = -1
+        """`progress` at the last look; -1 = there was none since a message began to come."""
         self.strikes = 0
+        self.reserve = 0
 
     @property
     def missing(self) -> int:

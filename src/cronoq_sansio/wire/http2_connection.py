@@ -130,6 +130,9 @@ class Http2Connection(Http2Output):
         """DATA on a stream that is open; `size` with padding."""
         raise NotImplementedError
 
+    def _on_scrap(self) -> None:
+        """A few bytes of DATA came that nobody waits for any more."""
+
     def _on_over(self, stream_id: int, code: int, events: list[Any]) -> None:
         """The stream was reset: by the peer, or because of it."""
         raise NotImplementedError
@@ -232,6 +235,8 @@ class Http2Connection(Http2Output):
             raise Exceeded(peer_limits.EMPTY_DATA)
         if stream is None:
             self._on_absent(stream_id, Input.DATA_END if ended else Input.DATA, "DATA", events)
+            if 0 < size < limits.TINY_DATA and not ended:
+                self._on_scrap()
             return
         state = self.TABLE[stream.state][Input.DATA_END if ended else Input.DATA]
         if state >= _LATE:

@@ -294,7 +294,14 @@ class Http2Server(Http2Connection):
             self._lingering.pop(stream_id, None)
             self._left()
         else:
+            if 0 < len(data) < limits.TINY_DATA:
+                self._on_scrap()
             self._let_end(stream_id, stream)
+
+    def _on_scrap(self) -> None:
+        """Costs and means as much as a PRIORITY."""
+        if not self._floods.priority():
+            raise Exceeded(peer_limits.TINY_DATA)
 
     def _let_end(self, stream_id: int, stream: Stream) -> None:
         """Some clients look at the answer only when their message is out: let them send, while the stream lingers.

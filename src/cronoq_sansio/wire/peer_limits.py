@@ -40,6 +40,11 @@ SETTINGS = _flood("settings", "too many SETTINGS")
 SETTINGS_ENTRIES = _flood("settings_entries", f"more than {limits.MAX_SETTINGS} SETTINGS in a frame")
 GOAWAYS = _flood("goaways", "too many GOAWAYs")
 EMPTY_DATA = _flood("empty_data", "too many DATA frames without a byte")
+TINY_DATA = _flood(
+    "tiny_data",
+    f"too many DATA frames of less than {limits.TINY_DATA} bytes that complete no message",
+    "it cuts its messages into pieces of a few bytes: let it send them whole; or it is hostile",
+)
 PRIORITIES = _flood("priorities", "too many PRIORITY frames")
 UNKNOWN_FRAMES = _flood("unknown_frames", "too many frames of unknown types")
 WINDOW_UPDATES = _flood("window_updates", "too many WINDOW_UPDATEs")
@@ -71,6 +76,11 @@ UNREAD = PeerLimit(
 STALLED = PeerLimit(
     "stalled", f"a stream made no progress for {seconds(limits.STREAM_STALL_TIMEOUT):g} s and was reset", _SLOW
 )
+SLOW_MESSAGE = PeerLimit(
+    "slow_message",
+    f"a message brought less than {limits.MIN_MESSAGE_RATE} bytes a second and its stream was reset",
+    _SLOW,
+)
 WORKER_BEHIND = PeerLimit(
     "worker_behind", "a worker does not read and its stream was reset", "look at what keeps the worker from reading"
 )
@@ -98,9 +108,9 @@ KEPT_OUT = PeerLimit(
 )
 
 ALL = (
-    *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, PRIORITIES, UNKNOWN_FRAMES, WINDOW_UPDATES),
-    *(HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
-    *(NOT_HTTP2, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, WORKER_BEHIND),
+    *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, PRIORITIES, UNKNOWN_FRAMES),
+    *(WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
+    *(NOT_HTTP2, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, WORKER_BEHIND),
     *(CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""

@@ -1,51 +1,149 @@
-"""Streams that wait for their peer and make no progress.
+"""Streams that wait for their peer: those that make no progress, those that make too little, and calls that are late.
 
 Nothing is noted per message. From time to time all streams are looked at: one that waits, and whose count of progress
 is what it was several looks ago, is stalled. So a stall ends within `STREAM_STALL_TIMEOUT` and one `STALL_SCAN` more.
 A stream that is merely quiet, because nobody has anything to say, waits for nobody.
+
+A message that comes a byte at a time makes progress, and may not take for ever: `MIN_MESSAGE_RATE` is what it has to
+bring. A plain bound on its time would end good peers: 4 MiB take half a minute on a link of 1 Mbit/s. Each unfinished
+message has a reserve of what it should bring within `MESSAGE_GRACE`; a look takes what is due since the one before
+it, and what came fills the reserve again. Below nothing the stream is reset. A message of n bytes is therefore here,
+or its stream over, after about 50 s + n / `MIN_MESSAGE_RATE`; from then on `request_timeout` counts, which the service
+keeps. A link may be shared: when many messages are unfinished, all together need not bring more than
+`MIN_MESSAGES_RATE`.
+
+Time counts by looks, each for one `STALL_SCAN`. The first look at a message takes nothing, nor does one that is late,
+because the process could not run. While a stream waits for credit, the time is ours; its next look is the first one.
+
+A call's own deadline counts from its headers, and passes also while its message is coming. It is the caller's clock
+that says so, so nothing is made up for there.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Collection, Container
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.limits import STALL_SCAN, STREAM_STALL_TIMEOUT
+from cronoq_sansio.clock import NEVER, SECOND
+from cronoq_sansio.limits import (
+    LATE_TIMER,
+    MESSAGE_GRACE,
+    MIN_MESSAGE_RATE,
+    MIN_MESSAGES_RATE,
+    STALL_SCAN,
+    STREAM_STALL_TIMEOUT,
+)
+from cronoq_sansio.wire.peer_limits import SLOW_MESSAGE, STALLED, PeerLimit
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
 
 _MAX_STRIKES = STREAM_STALL_TIMEOUT // STALL_SCAN
+_RESERVE = MIN_MESSAGE_RATE * MESSAGE_GRACE // SECOND  #: bytes
+_LOOK = STALL_SCAN // SECOND
+_ENDS = {STALLED: "the stream made no progress", SLOW_MESSAGE: "a message came too slowly"}
 
 
 class Stalls:
     """When to look, and what was found."""
 
-    __slots__ = ("due",)
+    __slots__ = ("_deadline", "_look", "_withheld", "due")
 
-    def __init__(self) -> None:
+    def __init__(self, withheld: Container[int]) -> None:
+        """`withheld`: streams that wait for credit."""
+        self._withheld = withheld
+        self._look: int | None = None
+        """The next look; None = nothing could be stalled."""
+        self._deadline = NEVER
+        """No call whose message is not complete has one before this."""
         self.due: int | None = None
-        """On the scale of `now`; None = nothing could be stalled."""
+        """On the scale of `now`; None = nothing is."""
 
     def arm(self, now: int) -> None:
         """Something may wait for the peer from now on."""
-        if self.due is None:
-            self.due = now + STALL_SCAN
+        if self._look is None:
+            self._look = now + STALL_SCAN
+            self._set()
 
-    def scan(
-        self, streams: "Iterable[GrpcStream]", waits: "Callable[[GrpcStream], bool]", now: int
-    ) -> "list[GrpcStream]":
-        """Look at all streams; those that are stalled."""
-        self.due = None
-        stalled = []
+    def expect(self, deadline: int) -> None:
+        """A call has a deadline, and its message is not complete."""
+        if deadline < self._deadline:
+            self._deadline = deadline
+            self._set()
+
+    def _set(self) -> None:
+        due = self._deadline if self._look is None else min(self._look, self._deadline)
+        self.due = None if due == NEVER else due
+
+    def late(self, streams: "Collection[GrpcStream]", now: int) -> "list[GrpcStream]":
+        """Calls whose deadline has passed before their message was complete."""
+        late: list[GrpcStream] = []
+        if now < self._deadline:
+            return late
+        self._deadline = NEVER
         for stream in streams:
-            if not waits(stream):
+            deadline = stream.deadline
+            if deadline is None or stream.remote_ended or stream.closing:
+                continue
+            if deadline <= now:
+                late.append(stream)
+            elif deadline < self._deadline:
+                self._deadline = deadline
+        self._set()
+        return late
+
+    def scan(self, streams: "Collection[GrpcStream]", now: int) -> "list[tuple[GrpcStream, PeerLimit, str]]":
+        """Look at all streams, if it is time; those that are to end, the limit, and why in a few words."""
+        found: list[tuple[GrpcStream, PeerLimit, str]] = []
+        look = self._look
+        if look is None or now < look:
+            return found
+        self._look = None
+        if now - look > LATE_TIMER:
+            self.arm(now)
+            return found
+        owing = sum(map(self._owes, streams))
+        due = _LOOK * min(MIN_MESSAGE_RATE, MIN_MESSAGES_RATE // max(1, owing))
+        for stream in streams:
+            owes = self._owes(stream)
+            if not (_takes(stream) if stream.unsent else owes):
                 stream.seen = -1
                 continue
-            self.arm(now)
-            if stream.progress != stream.seen:
-                stream.seen = stream.progress
-                stream.strikes = 0
-                continue
-            stream.strikes += 1
-            if stream.strikes >= _MAX_STRIKES:
-                stalled.append(stream)
-        return stalled
+            self._look = now + STALL_SCAN
+            limit = _judge(stream, due if owes else 0)
+            if limit is not None:
+                found.append((stream, limit, _ENDS[limit]))
+        self._set()
+        return found
+
+    def _owes(self, stream: "GrpcStream") -> bool:
+        """Whether the peer has begun a call, or a message of a worker, and may send more of it."""
+        if stream.closing or stream.id in self._withheld:
+            return False
+        return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
+
+
+def _takes(stream: "GrpcStream") -> bool:
+    """Whether the peer should take what waits to go out.
+
+    Whoever watches may take any time, within the bound on unread events.
+    """
+    if stream.route.events and not stream.closing and stream.partial is None:
+        return False
+    return not stream.crowded
+
+
+def _judge(stream: "GrpcStream", due: int) -> PeerLimit | None:
+    """One look. `due`: bytes that should have come since the last one; 0 = it is not about a message."""
+    came = stream.progress - stream.seen
+    if stream.seen < 0:
+        stream.seen = stream.progress
+        stream.strikes, stream.reserve = 0, _RESERVE
+        return None
+    if came:
+        stream.seen = stream.progress
+        stream.strikes = 0
+    else:
+        stream.strikes += 1
+        if stream.strikes >= _MAX_STRIKES:
+            return STALLED
+    stream.reserve = min(_RESERVE, stream.reserve - due + came) if due else _RESERVE
+    return SLOW_MESSAGE if stream.reserve < 0 else None

@@ -43,6 +43,7 @@ SEEN = {
     "ping": "pings",
     "settings": "settings",
     "empty_data": "empty_data",
+    "tiny_data": "tiny_data",
     "priority": "priorities",
     "unknown_frames": "unknown_frames",
     "window_updates": "window_updates",

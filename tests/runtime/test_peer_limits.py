@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import trio
 import trio.testing
+from hpack import Decoder
 from trio.testing import MockClock
 
 from cronoq._runtime.statistics import Statistics
@@ -35,6 +36,7 @@ UNKNOWN = raw.block(path="/grpc.health.v1.Health/Check")
 BOMB = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4_000 + b"\xbe" * 5
 PING = raw.frame(raw.PING, 0, 0, b"8 bytes.")
 FULL = bytes(limits.MAX_FRAME)
+LONG = (4 << 20).to_bytes(5, "big")  #: the head of a message
 SMALL = 4_096  #: bytes on their way to a peer that does not read
 
 
@@ -54,6 +56,7 @@ FLOODS = {
     peer_limits.SETTINGS_ENTRIES: raw.frame(raw.SETTINGS, 0, 0, struct.pack(">HL", 3, 1) * 33),
     peer_limits.GOAWAYS: head(1) + raw.frame(raw.GOAWAY, 0, 0, bytes(8)) * 21,
     peer_limits.EMPTY_DATA: head(1) + raw.frame(raw.DATA, 0, 1) * 1_001,
+    peer_limits.TINY_DATA: head(1) + raw.frame(raw.DATA, 0, 1, LONG) + raw.frame(raw.DATA, 0, 1, b"x") * 1_010,
     peer_limits.PRIORITIES: raw.frame(raw.PRIORITY, 0, 1, bytes(3) + b"\3\x10") * 101,
     peer_limits.UNKNOWN_FRAMES: raw.frame(0x42, 0, 0) * 101,
     peer_limits.WINDOW_UPDATES: raw.frame(raw.WINDOW_UPDATE, 0, 0, struct.pack(">L", 1)) * 1_001,
@@ -230,6 +233,20 @@ async def a_body_that_does_not_come(scene: Scene) -> None:
     assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
 
 
+@of(peer_limits.SLOW_MESSAGE)
+async def a_message_that_comes_byte_by_byte(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO + head(1) + raw.frame(raw.DATA, 0, 1, LONG))
+    while not scene.counted():
+        await trio.sleep(1)
+        await scene.say(peer, raw.frame(raw.DATA, 0, 1, b"x"))
+    assert 40 <= trio.current_time() <= 51
+    reset, *_ = [body for kind, _, _, body in raw.cut_frames(peer.try_receive() or b"") if kind == raw.RST_STREAM]
+    assert reset == struct.pack(">L", CALM)
+    await scene.say(peer, PING)
+    assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
+
+
 @of(peer_limits.WORKER_BEHIND)
 async def a_worker_that_does_not_read(scene: Scene) -> None:
     peer = scene.connect()
@@ -343,8 +360,8 @@ async def test_who_goes_too_far_loses_this_connection_alone(
     nursery.cancel_scope.cancel()
 
 
-@pytest.mark.parametrize("limit", NO_FLOODS, ids=lambda limit: limit.name)
-async def test_bounds_on_time_and_number_hold_on_h2_too(
+@pytest.mark.parametrize("limit", [*NO_FLOODS, peer_limits.TINY_DATA], ids=lambda limit: limit.name)
+async def test_bounds_on_time_number_and_pieces_hold_on_h2_too(
     limit: PeerLimit, autojump_clock: MockClock, nursery: trio.Nursery
 ) -> None:
     settings = replace(SETTINGS, server=replace(SETTINGS.server, http2="h2"), limits=LimitSettings(max_connections=10))
@@ -352,6 +369,26 @@ async def test_bounds_on_time_and_number_hold_on_h2_too(
     await scene.house.caller().submit()
     await PLAYS[limit](scene)
     assert scene.counted()[limit.name] >= 1
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("http2", ["own", "h2"])
+async def test_a_deadline_passes_while_the_message_is_coming(
+    http2: str, autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """The caller is told in time, and nobody is blamed."""
+    scene = await begin(nursery, replace(SETTINGS, server=replace(SETTINGS.server, http2=http2)))
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO + head(1, raw.block(("te", "trailers"), ("grpc-timeout", "1500m"))))
+    await scene.say(peer, raw.frame(raw.DATA, 0, 1, LONG + bytes(100)))
+    peer.try_receive()
+    await peer.wait_readable()
+    assert trio.current_time() == 1.5
+    ((kind, flags, stream_id, body),) = raw.cut_frames(peer.try_receive() or b"")
+    assert (kind, flags, stream_id) == (raw.HEADERS, raw.END_HEADERS | raw.END_STREAM, 1)
+    trailers = dict(Decoder().decode(body))
+    assert trailers["grpc-status"] == "4" and "deadline" in trailers["grpc-message"]
+    assert scene.counted() == {}
     nursery.cancel_scope.cancel()
 
 

@@ -100,10 +100,10 @@ class Stalls:
         if now - look > LATE_TIMER:
             self.arm(now)
             return found
-        owing = sum(map(self._owes, streams))
-        due = _LOOK * min(MIN_MESSAGE_RATE, MIN_MESSAGES_RATE // max(1, owing))
+        sharing = sum(map(_owes, streams))
+        due = _LOOK * min(MIN_MESSAGE_RATE, MIN_MESSAGES_RATE // max(1, sharing))
         for stream in streams:
-            owes = self._owes(stream)
+            owes = _owes(stream) and stream.id not in self._withheld
             if not (_takes(stream) if stream.unsent else owes):
                 stream.seen = -1
                 continue
@@ -114,11 +114,12 @@ class Stalls:
         self._set()
         return found
 
-    def _owes(self, stream: "GrpcStream") -> bool:
-        """Whether the peer has begun a call, or a message of a worker, and may send more of it."""
-        if stream.closing or stream.id in self._withheld:
-            return False
-        return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
+
+def _owes(stream: "GrpcStream") -> bool:
+    """Whether the peer has begun a call, or a message of a worker, and not sent all of it."""
+    if stream.closing:
+        return False
+    return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
 
 
 def _takes(stream: "GrpcStream") -> bool:

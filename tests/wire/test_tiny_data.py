@@ -104,6 +104,17 @@ def test_many_in_one_read(machine: MakeHttp2) -> None:
     assert talk.server.exceeded == [peer_limits.TINY_DATA] and talk.server._streams == {}
 
 
+@machines
+def test_what_comes_behind_them_in_the_same_read_is_not_looked_at(machine: MakeHttp2) -> None:
+    """Not even a breach of HTTP/2, which the layer below has seen already."""
+    talk = Talk(machine)
+    talk.open()
+    talk.data(LONG)
+    assert not talk.say(raw.frame(raw.DATA, 0, 1, b"x") * 2_000 + raw.frame(raw.PING, 0, 0, b"short"))
+    assert talk.server.exceeded == [peer_limits.TINY_DATA]
+    assert talk.server.receive_eof(START) == [] and talk.server._streams == {}
+
+
 def test_messages_that_are_small_and_cut_all_the_same() -> None:
     talk = Talk()
     talk.open(path=WORK)

@@ -30,6 +30,8 @@ from cronoq_sansio.limits import (
     WINDOW_UPDATES_PER_FRAME,
     WINDOW_UPDATES_PER_STREAM,
 )
+from cronoq_sansio.wire.peer_limits import TINY_DATA as TOO_TINY
+from cronoq_sansio.wire.peer_limits import Exceeded
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
@@ -72,20 +74,19 @@ class Pieces:
     behind each piece of `GOOD_DATA`, since windows cut anywhere; what is beyond takes from a bucket.
     """
 
-    __slots__ = ("_bucket", "too_many")
+    __slots__ = ("_bucket",)
 
     def __init__(self) -> None:
         self._bucket = Bucket(TINY_DATA_BURST, TINY_DATA_RATE)
-        self.too_many = False
 
     def note(self, stream: "GrpcStream", size: int, now: int) -> None:
-        """DATA of so many bytes has completed no message."""
+        """DATA of so many bytes has completed no message. Raises `Exceeded`."""
         if size >= GOOD_DATA:
             stream.pieces = 0
         elif size < TINY_DATA:
             stream.pieces += 1
             if stream.pieces > TINY_DATA_PER_MESSAGE and not self._bucket.take(now):
-                self.too_many = True
+                raise Exceeded(TOO_TINY)
 
     def taken(self, now: int) -> int:
         """How many are not paid back."""

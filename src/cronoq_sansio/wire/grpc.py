@@ -40,7 +40,7 @@ from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
-from cronoq_sansio.wire.peer_limits import PeerLimit
+from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 
@@ -127,15 +127,19 @@ class GrpcServer:
         """Bytes of the peer; calls, worker messages and ends, in order."""
         self._now = now
         events: list[ServiceEvent] = []
-        for event in self.http2.receive(data, now):
-            if type(event) is http2.Request:
-                self._on_request(event, events)
+        try:
+            for event in self.http2.receive(data, now):
+                if type(event) is http2.Request:
+                    self._on_request(event, events)
+                else:
+                    _HANDLERS[type(event)](self, event, events)
+        except Exceeded as fault:  # what else has come is not looked at
+            if self.closed:
+                self.exceeded.append(fault.limit)
             else:
-                _HANDLERS[type(event)](self, event, events)
+                self.give_up(fault.limit)
         if self._streams:
             self._credit.give()
-            if self._pieces.too_many and not self.closed:
-                self.give_up(peer_limits.TINY_DATA)
         return events
 
     def receive_eof(self, now: int) -> list[ServiceEvent]:

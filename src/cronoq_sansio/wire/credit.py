@@ -143,7 +143,6 @@ class Credit:
                 continue
             if self._hold_workers if stream.route.streaming else self._hold_calls:
                 continue
-            stream.seen = -1  # the time without credit was ours
             room = INITIAL_WINDOW - stream.unfinished
             wanted = stream.missing + 1
             if wanted <= room:

@@ -13,7 +13,8 @@ keeps. A link may be shared: when many messages are unfinished, all together nee
 `MIN_MESSAGES_RATE`.
 
 Time counts by looks, each for one `STALL_SCAN`. The first look at a message takes nothing, nor does one that is late,
-because the process could not run. While a stream waits for credit, the time is ours; its next look is the first one.
+because the process could not run. A stream that waits for credit owes nothing, and the next look at it is the first
+one; between two looks that does not matter, since whoever gets credit has just used half a window.
 
 A call's own deadline counts from its headers, and passes also while its message is coming. It is the caller's clock
 that says so, so nothing is made up for there.

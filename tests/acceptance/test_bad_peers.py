@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from tests.acceptance.clients import connect
+from tests.acceptance.clients import connect, wait_until
 from tests.acceptance.server import HANG
 from tests.acceptance.workers import serving
 
@@ -118,7 +118,7 @@ def test_pings_keep_good_connections_and_end_dead_ones(start):
         dead.join(HANG)
         assert dead.closed_after is not None and 0.5 <= dead.closed_after < 6
         assert client.submit(wait=True, payload=b"still here").result.output == b"still here"
-        assert server.statistics()["connections"] == "1"
+        wait_until(lambda: server.statistics()["connections"] == "1", "the other one is forgotten")
         assert client.snapshot().workers_connected == 1, "the worker's connection was never lost"
 
 

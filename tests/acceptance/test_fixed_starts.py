@@ -95,6 +95,7 @@ def test_in_a_batch_a_conflict_refuses_all_and_names_the_member(client):
 
 def test_a_start_that_nobody_could_meet_is_missed_as_it_asked(client):
     """Without a worker: skipped, failed, or run late as soon as one comes."""
+    missed = client.snapshot().totals.missed
     common = {"pool": "missed", "start_in_s": 0.1, "tolerance_s": 0.1, "duration_hint_s": 0.1}
     skip = client.submit(**common, on_miss=pb.MISS_POLICY_SKIP).id
     fail = client.submit(**common, on_miss=pb.MISS_POLICY_FAIL).id
@@ -102,7 +103,7 @@ def test_a_start_that_nobody_could_meet_is_missed_as_it_asked(client):
     assert [word(client.wait(one).status) for one in (skip, fail)] == ["missed", "failed"]
     assert all(client.wait(one).message for one in (skip, fail))
     assert client.get(skip).attempt == 0 and client.status(late) == "ready"
-    assert client.snapshot().totals.missed == 1
+    assert client.snapshot().totals.missed == missed + 1
     before = client.submit(pool="missed", priority=pb.PRIORITY_CRITICAL).id
     with Worker(client.channel, pool="missed") as worker:
         for expected in (late, before):
@@ -159,8 +160,8 @@ def test_a_scheduled_task_can_be_found_and_cancelled(client, server):
 
 def test_a_start_that_retries_is_not_missed(client):
     fields = {"on_miss": pb.MISS_POLICY_FAIL, "tolerance_s": 0.3, "retry": retry(3, 0.5)}
-    task_id = client.submit(pool="retried", start_in_s=0.1, **fields).id
     with Worker(client.channel, pool="retried") as worker:
+        task_id = client.submit(pool="retried", start_in_s=0.1, **fields).id
         worker.fail(worker.lease().lease, "not yet")
         lease = worker.lease()
         assert (lease.task_id, lease.attempt) == (task_id, 2)
@@ -198,11 +199,12 @@ def test_a_start_is_kept_over_a_restart(start, end):
     getattr(server, end)()
     server.start()
     with connect(server.address) as client, serving(client.channel):
+        in_time = time.time_ns() < at - SECOND
         assert client.status("gone") == "missed"
         assert client.submit(key="kept").duplicate
         client.wait(task_id)
         late = (client.get(task_id).started_unix_ns - at) / SECOND
-        assert 0 <= late <= (ON_TIME if server.started_in < 3 else 10)
+        assert 0 <= late <= (ON_TIME if in_time else HANG), "where server and worker are there before"
 
 
 def test_the_command_line_knows_starts(server, tmp_path):

@@ -79,10 +79,10 @@ def flooding(kind: str, server: Server, task: int, seconds: float) -> Iterator[d
         stdout=subprocess.PIPE,
         cwd=ROOT,
         env=environment(PYTHONPATH=f"{ROOT}:{ROOT / 'src'}"),
-        text=True,
+        bufsize=0,  # communicate() would lose what readline() has read ahead
     ) as process:
         assert process.stdout is not None
-        assert process.stdout.readline() == "begins\n"
+        assert process.stdout.readline() == b"begins\n"
         yield told
         out, _ = process.communicate(timeout=HANG)
         assert process.returncode == 0

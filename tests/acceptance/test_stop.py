@@ -84,6 +84,7 @@ def test_cancel_and_nack_go_on_during_the_grace(start):
             assert set(leases) == {cancelled, moved}
             stopping(server)
             taker.set_slots(1)
+            wait_until(lambda: client.snapshot().pools[0].capacity == 3, "it is on another connection")
             assert client.cancel(cancelled)
             assert refuser.receive("abort").reason == "cancelled"
             assert client.cancel(waiting)

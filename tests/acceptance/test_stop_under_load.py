@@ -32,7 +32,8 @@ class Load:
         return key
 
     def acknowledged(self) -> dict[str, int]:
-        return {key: task_id for key, task_id in self.became.items() if task_id is not None}
+        became = self.became.copy()  # others go on adding
+        return {key: task_id for key, task_id in became.items() if task_id is not None}
 
 
 def by_grpcio(address: str, load: Load) -> None:

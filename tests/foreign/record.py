@@ -1,9 +1,10 @@
-"""Records the header blocks that real clients and servers send, for `tests/wire/test_recorded_blocks.py`.
+"""Records what real clients and servers send, for `tests/wire/test_recorded_{blocks,answers}.py`.
 
     PYTHONPATH=src python -m tests.foreign.record [NAME …]
 
-Each client talks to a server of ours through a relay (`tap.py`); what it sent is written to `tests/wire/recorded`, one
-file each, with the version. Without names all are recorded.
+Each client talks to a server of ours through a relay (`tap.py`), and each server to our client. The header blocks that
+it sent, and of a server the first frames as they came, are written to `tests/wire/recorded`, one file each, with the
+version. Without names all are recorded.
 """
 
 import asyncio
@@ -31,11 +32,13 @@ from tests.foreign.conftest import serve
 from tests.foreign.framing import HEADERS, framed
 from tests.foreign.node_peer import NodeClient
 from tests.foreign.programs import HERE, contract, go_folder, installed, node_folder, report, run, server_command
-from tests.foreign.tap import Direction, Tap, tapped
+from tests.foreign.tap import HEAD, Direction, Tap, tapped
 
 FOLDER = ROOT / "tests" / "wire" / "recorded"
 TOKEN = "Bearer " + "t" * 40
 MAX_BLOCKS, MAX_CONNECTIONS = 60, 3
+MAX_WHOLE = 2_500
+"""Bytes of all that a server sent, up to the end of a frame: the answers to each kind of call, and some of a watch."""
 MISSING = 1 << 40
 
 
@@ -145,7 +148,7 @@ def answers(command: list[str]) -> list[Direction]:
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT, env=environment()
     ) as process:
         assert process.stdin is not None and process.stdout is not None
-        with tapped(int(process.stdout.readline())) as tap:
+        with tapped(int(process.stdout.readline()), whole=True) as tap:
 
             async def calls() -> None:
                 async with Client(tap.address) as client:
@@ -194,11 +197,25 @@ def first_version(text: str) -> str:
     return found[0]
 
 
+def first_frames(data: bytearray) -> bytes:
+    """As many of them as may be kept."""
+    end = 0
+    while end + HEAD <= len(data):
+        following = end + HEAD + int.from_bytes(data[end : end + 3], "big")
+        if following > min(len(data), MAX_WHOLE):
+            break
+        end = following
+    return bytes(data[:end])
+
+
 def write(name: str, kind: str, number: str, sent: list[Direction]) -> None:
     connections = [[block.hex() for block in way.blocks[:MAX_BLOCKS]] for way in sent[:MAX_CONNECTIONS] if way.blocks]
     assert connections
     FOLDER.mkdir(exist_ok=True)
     said = {"name": name, "version": number, "sends": kind, "connections": connections}
+    whole = [first_frames(way.whole).hex() for way in sent[:MAX_CONNECTIONS] if way.whole]
+    if whole:
+        said["whole"] = whole
     (FOLDER / f"{name}.json").write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n")
     print(f"{name} {number}: {[len(blocks) for blocks in connections]} blocks")
 

@@ -33,6 +33,8 @@ class Direction:
     """The content of SETTINGS."""
     ends: list[int] = field(default_factory=list)
     """The codes of GOAWAY."""
+    whole: bytearray | None = None
+    """Every byte; None = nobody asked."""
     log: list[tuple[str, int, int, bytes]] | None = None
     """Every frame: type, flags, stream, and its content, of DATA in place of it the length; None = nobody asked."""
     _rest: bytes = b""
@@ -41,6 +43,8 @@ class Direction:
 
     def feed(self, data: bytes) -> None:
         """Bytes as they come, without the client's preface. Of DATA only the head is looked at."""
+        if self.whole is not None:
+            self.whole += data
         if self._skip:
             passed = min(self._skip, len(data))
             self._skip -= passed
@@ -94,11 +98,12 @@ class Connection:
 class Tap:
     """Listens; each connection to it is one to the server."""
 
-    def __init__(self, port: int, *, log: bool = False) -> None:
-        """`port`: of the server. `log`: keep every frame."""
+    def __init__(self, port: int, *, log: bool = False, whole: bool = False) -> None:
+        """`port`: of the server. `log`: keep every frame. `whole`: keep every byte of the server."""
         self.connections: list[Connection] = []
         self._target = ("127.0.0.1", port)
         self._log = log
+        self._whole = whole
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self._sockets: list[socket.socket] = []
@@ -134,6 +139,8 @@ class Tap:
             connection = Connection()
             if self._log:
                 connection.client.log, connection.server.log = [], []
+            if self._whole:
+                connection.server.whole = bytearray()
             self.connections.append(connection)
             for end in (client, server):
                 end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -160,8 +167,8 @@ def _carry(source: socket.socket, sink: socket.socket, way: Direction) -> None:
 
 
 @contextlib.contextmanager
-def tapped(port: int, *, log: bool = False) -> Iterator[Tap]:
-    tap = Tap(port, log=log)
+def tapped(port: int, *, log: bool = False, whole: bool = False) -> Iterator[Tap]:
+    tap = Tap(port, log=log, whole=whole)
     try:
         yield tap
     finally:

@@ -7,7 +7,7 @@ import pytest
 
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import reference, submission
-from tests.foreign.conftest import Target
+from tests.foreign.conftest import Target, also_on_h2
 from tests.foreign.framing import HEADERS, framed
 from tests.foreign.programs import installed, run
 
@@ -25,6 +25,7 @@ def curl(target: Target, folder: Path, path: str, *options: str, body: bytes) ->
     return {":status": code, **dict(field.split(": ", 1) for field in fields if field)}, answer.read_bytes()
 
 
+@also_on_h2
 def test_a_call(target: Target, tmp_path: Path) -> None:
     headers, body = curl(target, tmp_path, "/cronoq.v1.Tasks/Submit", *HEADERS, body=framed(submission(key="curl")))
     assert (headers["content-type"], headers["grpc-status"]) == ("application/grpc", "0")
@@ -38,6 +39,7 @@ def test_a_call_that_fails(target: Target, tmp_path: Path) -> None:
     assert (headers["grpc-status"], headers["grpc-message"], body) == ("5", f"no task with id {1 << 40}", b"")
 
 
+@also_on_h2
 def test_large_content(target: Target, tmp_path: Path) -> None:
     """Above every window: curl waits for credit."""
     request = framed(submission(payload=bytes(3_000_000)))

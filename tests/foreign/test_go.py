@@ -9,7 +9,7 @@ import pytest
 from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import connect, wait_until
 from tests.acceptance.server import HANG, Server, free_port
-from tests.foreign.conftest import Target
+from tests.foreign.conftest import Target, also_on_h2
 from tests.foreign.programs import BOUND, go_folder, report
 
 
@@ -27,6 +27,7 @@ def play(client: Path, target: Target, scenario: str, **options: Any) -> Any:
     return report(client, *flags, *trust, scenario, target.address)
 
 
+@also_on_h2
 def test_calls_and_each_way_in_which_they_end(client: Path, target: Target) -> None:
     found = play(client, target, "unary")
     assert found == {
@@ -44,12 +45,14 @@ def test_calls_and_each_way_in_which_they_end(client: Path, target: Target) -> N
     wait_until(lambda: target.server.statistics()["open_waits"] == "0", "the server has heard of the cancelled calls")
 
 
+@also_on_h2
 def test_a_watch(client: Path, target: Target) -> None:
     statuses = [f"TASK_STATUS_{word}" for word in ("BLOCKED", "READY", "CANCELLED")]
     assert play(client, target, "watch") == {"statuses": statuses, "end": "Canceled"}
     wait_until(lambda: target.server.statistics()["open_watches"] == "0", "the server has heard of it")
 
 
+@also_on_h2
 @pytest.mark.parametrize(("count", "size", "slots"), [(500, 10, 16), (20, 1_000_000, 2)])
 @pytest.mark.parametrize("gzip", ["false", "true"])
 def test_a_worker(client: Path, target: Target, count: int, size: int, slots: int, gzip: str) -> None:

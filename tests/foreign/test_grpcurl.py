@@ -9,7 +9,7 @@ import pytest
 
 from tests.acceptance.go_tools import PROTO
 from tests.acceptance.server import ROOT
-from tests.foreign.conftest import Target
+from tests.foreign.conftest import Target, also_on_h2
 from tests.foreign.programs import BOUND, go_folder, run
 
 NOT_FOUND, LATE = 64 + 5, 64 + 4
@@ -31,6 +31,7 @@ def call(grpcurl: Path, target: Target, method: str, request: dict[str, Any], *f
     return run(grpcurl, *command, f"cronoq.v1.{method}", code=code)
 
 
+@also_on_h2
 def test_calls(grpcurl: Path, target: Target) -> None:
     first = json.loads(call(grpcurl, target, "Tasks/Submit", {"task": {"key": "curl", "payload": "eA=="}}))
     again = json.loads(call(grpcurl, target, "Tasks/Submit", {"task": {"key": "curl"}}))

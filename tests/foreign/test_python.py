@@ -15,7 +15,7 @@ from cronoq._proto import cronoq_pb2 as pb
 from tests.acceptance.clients import LARGE, Client, reference, refused, submission
 from tests.acceptance.server import HANG
 from tests.acceptance.workers import serving
-from tests.foreign.conftest import Target
+from tests.foreign.conftest import Target, also_on_h2
 from tests.runtime import certificates
 
 SIZES = [0, 10, 65_530, 70_000, 3_000_000]
@@ -32,6 +32,7 @@ def grpcio(target: Target) -> Iterator[Client]:
         yield Client(channel)
 
 
+@also_on_h2
 @pytest.mark.parametrize("size", SIZES)
 def test_grpcio(grpcio: Client, size: int) -> None:
     payload = bytes(range(256)) * (size // 256) + bytes(size % 256)
@@ -42,6 +43,7 @@ def test_grpcio(grpcio: Client, size: int) -> None:
         grpcio.submit(pool="nowhere é ☃")
 
 
+@also_on_h2
 @pytest.mark.parametrize("size", SIZES)
 def test_grpclib(target: Target, size: int) -> None:
     payload = bytes(range(256)) * (size // 256) + bytes(size % 256)

@@ -426,7 +426,7 @@ def test_output_that_is_not_read() -> None:
 def test_a_window_of_zero_keeps_content_back_and_nothing_else() -> None:
     talk = Talk(greeted())
     talk.say(raw.settings(initial_window_size=0) + head(1, end=True) + head(3, end=True))
-    assert talk.machine.sendable(1) == 0 and talk.machine.widest_window == 0
+    assert talk.machine.sendable(1) == 0 and talk.machine.whole_window == 0
     assert not talk.machine.answer(1, RESPONSE, b"x", OK)
     assert not talk.machine.wants_write()
     assert talk.machine.answer(3, RESPONSE, b"", OK)

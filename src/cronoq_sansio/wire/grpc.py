@@ -92,8 +92,8 @@ class GrpcServer:
         self._starved: dict[int, GrpcStream] = {}
         """… for that of the connection, oldest first; they count as ready while it is open …"""
         self._narrow: dict[int, GrpcStream] = {}
-        """… and until it has room for a whole event."""
-        self._initial_window = self.http2.initial_window
+        """… and until it has room for a whole event, as long as one may go out whole."""
+        self._windows = self.http2.initial_window, self.http2.whole_window
         self._crowded: dict[int, GrpcStream] = {}
         self._encoded = 0
         """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
@@ -343,16 +343,10 @@ class GrpcServer:
             if stream is not None:
                 self.schedule(stream)
             return
-        # A peer may say this for each byte: only those are tried that the connection has room for.
-        room = self.http2.window
-        for stream in list(self._narrow.values()):
-            if stream.need > room:
-                break
-            room -= stream.need
-            del self._narrow[stream.id]
-            self.schedule(stream)
-        if self.http2.initial_window != self._initial_window:
-            self._initial_window = self.http2.initial_window
+        # A peer may say this for each byte: those that wait for the connection have their turns in `take`.
+        windows = self.http2.initial_window, self.http2.whole_window
+        if windows != self._windows:
+            self._windows = windows
             blocked, self._blocked = self._blocked, {}
             for stream in blocked.values():
                 self.schedule(stream)
@@ -374,19 +368,26 @@ class GrpcServer:
     def wants_write(self) -> bool:
         """Whether `take` has something."""
         connection = self.http2
-        if self._ready or (self._starved and connection.window > 0):
+        if self._ready or (self._starved and connection.window > 0) or (self._narrow and self._has_room()):
             return True
         return connection.wants_write()
 
+    def _has_room(self) -> bool:
+        """For the event that has waited longest; what cannot go out whole any more, goes as far as there is room."""
+        need, window = next(iter(self._narrow.values())).need, self.http2.window
+        return need <= window or (window > 0 and need > self.http2.whole_window)
+
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
-        ready, starved, connection = self._ready, self._starved, self.http2
-        if not ready and not starved:
+        ready, starved, narrow, connection = self._ready, self._starved, self._narrow, self.http2
+        if not ready and not starved and not narrow:
             return connection.take(limit)
         room = limit - connection.unsent
         while room > 0:
             if starved and connection.window > 0:
                 stream = starved.pop(next(iter(starved)))
+            elif narrow and self._has_room():
+                stream = narrow.pop(next(iter(narrow)))
             elif ready:
                 stream = ready.popleft()
                 stream.ready = False

@@ -3,8 +3,9 @@
 Messages are queued by reference and encoded when flow control takes them, so that a queue holds no bytes beyond the
 message that is being sent. The messages of a stream share DATA frames.
 
-Events of a `Watch` go out whole, where the peer's window can hold one at all: so the queue of a caller that does not
-read can be dropped at any time, and the status DATA_LOSS, which needs no window, reaches it.
+Events of a `Watch` go out whole, where half of the peer's window can hold one: so the queue of a caller that does not
+read can be dropped at any time, and the status DATA_LOSS, which needs no window, reaches it. Half, because most peers
+open a window again only when half of it is used: for more nobody may wait.
 
 Life of the sending side; each step only once, in this order:
 
@@ -206,7 +207,7 @@ class GrpcStream:
         """Send at most one DATA frame, and the trailers if they are due. Returns the bytes of DATA."""
         http2 = self.connection.http2
         self.blocked = False
-        size = 0
+        self.need = size = 0
         if self.queue or self.partial is not None:
             room = http2.sendable(self.id)
             if room <= 0:
@@ -252,7 +253,7 @@ class GrpcStream:
         return data
 
     def _encode_events(self, room: int) -> bytes:
-        """Encode as many whole events as `room` holds, or one that no window of this peer can hold."""
+        """Encode as many whole events as `room` holds, or one that is too large to go out whole."""
         queue, encode = self.queue, self.encode
         assert isinstance(queue, deque)
         parts: list[bytes] = []
@@ -260,10 +261,9 @@ class GrpcStream:
         while queue:
             message = encode(queue[0])
             size += PREFIX_SIZE + len(message)
-            if size > room and (parts or size <= self.connection.http2.widest_window):
+            if size > room and (parts or size <= self.connection.http2.whole_window):
                 self.need = 0 if parts else size
                 break
-            self.need = 0
             queue.popleft()
             parts.append(PREFIX.pack(0, len(message)))
             parts.append(message)

@@ -43,6 +43,7 @@ from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
+from cronoq_sansio.wire.http2_words import WHOLE_DATA
 from cronoq_sansio.wire.peer_limits import PeerLimit
 
 MAX_STREAM_ID = 2**31 - 1
@@ -282,10 +283,10 @@ class H2Server:
         return 0
 
     @property
-    def widest_window(self) -> int:
-        """The most that `sendable` can ever be for a stream, as far as the peer has said."""
+    def whole_window(self) -> int:
+        """What `sendable` gets to again and again on a stream whose peer opens a window once half of it is used."""
         machine = self._machine
-        return min(machine.remote_settings.initial_window_size, machine.max_outbound_frame_size, MAX_DATA)
+        return min(machine.remote_settings.initial_window_size // 2, machine.max_outbound_frame_size, WHOLE_DATA)
 
     def send_data(self, stream_id: int, data: bytes) -> None:
         """One DATA frame of at most `sendable` bytes."""

@@ -39,8 +39,8 @@ class Http2(Protocol):
         """What the peer lets each new stream send."""
 
     @property
-    def widest_window(self) -> int:
-        """The most that `sendable` can ever be."""
+    def whole_window(self) -> int:
+        """What `sendable` gets to again and again."""
 
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing."""

@@ -19,6 +19,7 @@ from cronoq_sansio.wire.http2_words import (
     LONG,
     MAX_DATA,
     RST_STREAM,
+    WHOLE_DATA,
     WINDOW_UPDATE,
 )
 from cronoq_sansio.wire.peer_limits import Exceeded
@@ -77,9 +78,9 @@ class Http2Output:
         return self._peer_window
 
     @property
-    def widest_window(self) -> int:
-        """The most that `sendable` can ever be for a stream, as far as the peer has said."""
-        return min(self._peer_window, self._most_data)
+    def whole_window(self) -> int:
+        """What `sendable` gets to again and again on a stream whose peer opens a window once half of it is used."""
+        return min(self._peer_window // 2, self._peer_frame, WHOLE_DATA)
 
     def reset(self, stream_id: int, code: int) -> None:
         """End the stream at once; `code` as in RST_STREAM."""

@@ -15,6 +15,7 @@ MAX_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
 SMALLEST_FRAME = 16_384  #: that a peer must take, and what it takes unless it says more (section 6.5.2)
 MAX_DATA = MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
+WHOLE_DATA = DEFAULT_WINDOW // 2  #: what a connection gets room for again, if its peer opens a half-used window
 
 #: Reasons of `Failed` that tell what the other side is, for whoever knows a remedy.
 SPEAKS_HTTP1 = "the server answers in HTTP/1, not in HTTP/2"

@@ -8,7 +8,6 @@ INTERNAL is ours alone.
 What a peer may make us keep is bounded in `credit.py`, how long it may keep us waiting in `stalls.py` and `http2.py`.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -35,6 +34,7 @@ from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader, sole
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
+from cronoq_sansio.wire.grpc_output import GrpcOutput
 from cronoq_sansio.wire.grpc_refusal import Text
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -47,14 +47,13 @@ from cronoq_sansio.wire.stalls import Stalls
 Refusal = Callable[[], Rejection | None]
 
 _prefix = PREFIX.unpack_from
-_HEADERS_ESTIMATE = 64  #: what HEADERS and frame headers of one answer take, roughly
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
 _CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
 _WORKER_ENDED = "the worker closed its side of the stream"
 
 
-class GrpcServer:
+class GrpcServer(GrpcOutput):
     """One connection. `authenticate` gets the metadata of a call before any byte of its message is buffered."""
 
     def __init__(
@@ -72,31 +71,20 @@ class GrpcServer:
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
-        self.http2 = machine(
+        connection = machine(
             max_streams=limits.max_concurrent_streams,
             ping_interval=limits.keepalive_interval,
             ping_timeout=limits.keepalive_timeout,
             now=now,
         )
-        self._limits = limits
+        self._credit = Credit(connection, limits.max_message_bytes, Unfinished() if unfinished is None else unfinished)
+        super().__init__(connection, limits, Stalls(self._credit.withheld), now)
         self._authenticate = authenticate
         self._refusal = refusal
-        self._now = now
         self._calls: dict[int, QuickCall] = {}
         """Calls that were recognised whole and are not answered."""
         self._streams: dict[int, GrpcStream] = {}
         """Every other stream until its trailers are out or it was reset, oldest first."""
-        self._ready: deque[GrpcStream] = deque()
-        self._blocked: dict[int, GrpcStream] = {}
-        """By stream: those that wait for their own windows …"""
-        self._starved: dict[int, GrpcStream] = {}
-        """… for that of the connection, oldest first; they count as ready while it is open …"""
-        self._narrow: dict[int, GrpcStream] = {}
-        """… and until it has room for a whole event, as long as one may go out whole."""
-        self._windows = self.http2.initial_window, self.http2.whole_window
-        self._crowded: dict[int, GrpcStream] = {}
-        self._encoded = 0
-        """Bytes of messages that are encoded and not sent whole, over all streams; see `count_encoded`."""
         self._late_events: list[ServiceEvent] = []
         self._given_up = False
         """The peer was refused too often: what else came with that is not looked at."""
@@ -106,8 +94,6 @@ class GrpcServer:
         """A call of this peer was admitted."""
         self.exceeded: list[PeerLimit] = []
         """Limits that the peer has exceeded; whoever tells of them empties the list."""
-        self._credit = Credit(self.http2, limits.max_message_bytes, Unfinished() if unfinished is None else unfinished)
-        self._stalls = Stalls(self._credit.withheld)
 
     @property
     def closed(self) -> bool:
@@ -337,20 +323,6 @@ class GrpcServer:
         if stream is not None:
             self._end_stream(stream, "the stream was reset", events)
 
-    def _on_window(self, event: http2.WindowOpened, events: list[ServiceEvent]) -> None:
-        if event.stream_id:
-            stream = self._blocked.pop(event.stream_id, None)
-            if stream is not None:
-                self.schedule(stream)
-            return
-        # A peer may say this for each byte: those that wait for the connection have their turns in `take`.
-        windows = self.http2.initial_window, self.http2.whole_window
-        if windows != self._windows:
-            self._windows = windows
-            blocked, self._blocked = self._blocked, {}
-            for stream in blocked.values():
-                self.schedule(stream)
-
     def _on_failed(self, event: http2.Failed, events: list[ServiceEvent]) -> None:
         if event.limit is not None:
             self.exceeded.append(event.limit)
@@ -364,60 +336,6 @@ class GrpcServer:
         self._stalls.arm(self._now)
 
     # --- out
-
-    def wants_write(self) -> bool:
-        """Whether `take` has something."""
-        connection = self.http2
-        if self._ready or (self._starved and connection.window > 0) or (self._narrow and self._has_room()):
-            return True
-        return connection.wants_write()
-
-    def _has_room(self) -> bool:
-        """For the event that has waited longest; what cannot go out whole any more, goes as far as there is room."""
-        need, window = next(iter(self._narrow.values())).need, self.http2.window
-        return need <= window or (window > 0 and need > self.http2.whole_window)
-
-    def take(self, limit: int) -> bytes:
-        """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
-        ready, starved, narrow, connection = self._ready, self._starved, self._narrow, self.http2
-        if not ready and not starved and not narrow:
-            return connection.take(limit)
-        room = limit - connection.unsent
-        while room > 0:
-            if starved and connection.window > 0:
-                stream = starved.pop(next(iter(starved)))
-            elif narrow and self._has_room():
-                stream = narrow.pop(next(iter(narrow)))
-            elif ready:
-                stream = ready.popleft()
-                stream.ready = False
-            else:
-                break
-            if stream.over:
-                continue
-            if self._encoded > self._limits.max_message_bytes and stream.partial is None and stream.queue:
-                stream.crowded = True
-                self._crowded[stream.id] = stream
-                continue
-            room -= stream.pump() + _HEADERS_ESTIMATE
-            if stream.blocked:
-                self._park(stream)
-            elif stream.unsent:
-                self.schedule(stream)
-        return connection.take(limit, more=bool(ready))
-
-    def _park(self, stream: GrpcStream) -> None:
-        """The windows have no room for what the stream has to send."""
-        if stream.need > self.http2.window:
-            self._narrow[stream.id] = stream
-        elif self.http2.window <= 0:
-            self._starved[stream.id] = stream
-        else:
-            self._blocked[stream.id] = stream
-
-    def prompt(self) -> bool:
-        """Whether an answer may be put into the output at once: there is room, and nobody waits for it."""
-        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready and not self._starved
 
     def grow(self, quick: QuickCall) -> GrpcStream:
         """A call whose answer has to wait becomes a stream."""
@@ -440,28 +358,6 @@ class GrpcServer:
         if quick.call is not None:
             events.append(CallEnded(quick.call))
         self.forget_call(quick)
-
-    def schedule(self, stream: GrpcStream) -> None:
-        """The stream has something to send."""
-        stream.crowded = False
-        if not stream.ready:
-            stream.ready = True
-            self._ready.append(stream)
-            self._stalls.arm(self._now)
-
-    def count_encoded(self, size: int) -> None:
-        """A stream holds `size` bytes more, or less, of a message that is encoded and not sent whole.
-
-        Above `max_message_bytes` no further message is encoded, so that a peer which asks for a thousand large
-        replies and takes them a byte at a time costs two messages of memory and not a thousand. Streams that stand
-        back here wait for the one that is sent, which is reset when its peer does not take it.
-        """
-        self._encoded += size
-        if self._crowded and self._encoded <= self._limits.max_message_bytes:
-            crowded, self._crowded = self._crowded, {}
-            for stream in crowded.values():
-                if stream.crowded:
-                    self.schedule(stream)
 
     def drain(self) -> None:
         """First step of a graceful end: the peer is told, streams go on, new ones are still taken."""
@@ -524,8 +420,7 @@ class GrpcServer:
         stream.queue.clear()
         if self._streams.pop(stream.id, None) is not None:
             self._credit.drop(stream)
-            for waiting in (self._blocked, self._starved, self._narrow, self._crowded):
-                waiting.pop(stream.id, None)
+            self.unpark(stream)
 
     def _fail_stream(self, stream: GrpcStream, rejection: Rejection, events: list[ServiceEvent]) -> None:
         """The peer sent something that ends the stream."""
@@ -548,7 +443,7 @@ class GrpcServer:
                 self._end_call(stream, events)
             else:
                 self._end_stream(stream, why, events)
-        self._ready.clear()
+        self.clear()
 
     # --- time
 

@@ -183,7 +183,8 @@ async def test_a_disk_that_cannot_keep_up_ends_the_recording_alone(
     released.set()
     await stop(house)
     report = replay(path)
-    assert report.outcome == "same" and "cut, the disk cannot keep up" in report.detail and report.steps < 20
+    assert report.outcome == "same" and report.steps < 20, report.text()
+    assert "cut, the disk cannot keep up" in report.detail
     assert "the disk cannot keep up" in capsys.readouterr().out
 
 
@@ -193,6 +194,26 @@ def assert_true(found: bool) -> None:
 
 def full() -> None:
     raise OSError(28, "No space left on device")
+
+
+def test_a_file_that_is_closed_when_a_pause_ends_is_closed_nevertheless(tmp_path: Path) -> None:
+    file = Recordings(str(tmp_path / "rec"), MIB).next()
+    assert file is not None
+
+    class JustTooLate(threading.Event):
+        """Set, and the writing thread woken, between the end of a pause and what that thread does next."""
+
+        def wait(self, timeout: float | None = None) -> bool:
+            assert file is not None
+            self.set()
+            file._wake.set()
+            return False
+
+    file._closing = JustTooLate()
+    file.add("last\n")
+    assert file._thread is not None
+    file._thread.join(30)
+    assert not file._thread.is_alive() and (tmp_path / "rec").read_text() == "last\n"
 
 
 async def test_a_full_disk_ends_the_recording_alone(
@@ -294,7 +315,7 @@ async def test_a_fault_of_the_recording_is_none_of_the_term(
     assert "ValueError at" in out and "secret" not in out
     if method not in ("head", "end"):
         report = replay(tmp_path / "rec")
-        assert report.outcome == "same" and "cut, a fault of the recording" in report.detail
+        assert report.outcome == "same" and "cut, a fault of the recording" in report.detail, report.text()
 
 
 async def test_more_open_calls_than_a_replay_takes_end_the_recording_alone(

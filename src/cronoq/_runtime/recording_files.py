@@ -67,8 +67,9 @@ class RecordingFile:
         last = False
         while not last:
             self._wake.wait()
-            last = self._closing.wait(pause)
+            self._closing.wait(pause)
             self._wake.clear()
+            last = self._closing.is_set()  # not before: whoever closes after this wakes the thread once more
             try:
                 self._write()
             except OSError as error:

@@ -1,6 +1,7 @@
 """The client's TCP connections, straight on Trio and asyncio: what was sent arrives, ends and breaks are told apart."""
 
 import asyncio
+import gc
 import socket
 import struct
 
@@ -222,3 +223,25 @@ def test_asyncio_alone_does_not_say_why() -> None:
             assert await connect("127.0.0.1", bound.getsockname()[1]) is None
 
     asyncio.run(main())
+
+
+def test_whoever_gives_up_connecting_leaves_no_socket_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At each step on the way."""
+    forgotten = []
+    monkeypatch.setattr("sys.unraisablehook", lambda told: forgotten.append(told.exc_value))
+
+    async def main() -> None:
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            for steps in range(20):
+                connecting = asyncio.create_task(connect("127.0.0.1", listener.getsockname()[1]))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                connecting.cancel()
+                (wire,) = await asyncio.gather(connecting, return_exceptions=True)
+                if isinstance(wire, AsyncioSocket):
+                    await wire.aclose()
+                del connecting, wire
+                gc.collect()
+
+    asyncio.run(main())
+    assert forgotten == []

@@ -21,6 +21,26 @@ from tests.runtime import certificates
 SIZES = [0, 10, 65_530, 70_000, 3_000_000]
 
 
+class Closed(Channel):
+    """grpclib's, and when it is over: behind TLS not before the server has said so, too."""
+
+    def __init__(self, target: Target) -> None:
+        ssl: Any = certificates.client_side() if target.ca else None
+        super().__init__("localhost" if target.ca else "127.0.0.1", target.server.port, ssl=ssl)
+        self.over = asyncio.Event()
+
+    def _protocol_factory(self) -> Any:
+        protocol = super()._protocol_factory()
+        lost = protocol.connection_lost
+
+        def connection_lost(error: BaseException | None) -> None:
+            lost(error)
+            self.over.set()
+
+        protocol.connection_lost = connection_lost
+        return protocol
+
+
 @pytest.fixture
 def grpcio(target: Target) -> Iterator[Client]:
     if target.ca is None:
@@ -67,11 +87,11 @@ def test_grpclib(target: Target, size: int) -> None:
         assert caught.value.status is Status.NOT_FOUND and "nowhere é ☃" in caught.value.message
 
     async def inside() -> None:
-        ssl: Any = certificates.client_side() if target.ca else None
-        channel = Channel("localhost" if target.ca else "127.0.0.1", target.server.port, ssl=ssl)
+        channel = Closed(target)
         try:
             await asyncio.wait_for(scenario(channel), HANG)
         finally:
             channel.close()
+            await asyncio.wait_for(channel.over.wait(), HANG)
 
     asyncio.run(inside())

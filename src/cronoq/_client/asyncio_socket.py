@@ -4,6 +4,7 @@ anyio's stream starts and stops reading for each read, which costs more than the
 """
 
 import asyncio
+import ipaddress
 from collections import deque
 from typing import Any
 
@@ -19,13 +20,24 @@ _HEAD_START = 0.25  #: seconds that one address of a host is tried before the ne
 async def connect(host: str, port: int) -> "AsyncioSocket | None":
     """None when that fails; whoever wants to know why tries again in another way."""
     loop = asyncio.get_running_loop()
-    # Other loops than asyncio's own try one address after the other.
-    options: dict[str, Any] = {"happy_eyeballs_delay": _HEAD_START} if isinstance(loop, asyncio.BaseEventLoop) else {}
+    options: dict[str, Any] = {}
+    # Other loops than asyncio's own try one address after the other. Where there is only one, nothing is to be raced:
+    # asyncio's race forgets a socket that is connected when the race is cancelled, and leaves it to the collector.
+    if isinstance(loop, asyncio.BaseEventLoop) and not _is_address(host):
+        options["happy_eyeballs_delay"] = _HEAD_START
     try:
         _, wire = await loop.create_connection(AsyncioSocket, host, port, **options)
     except OSError:
         return None
     return wire
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 class AsyncioSocket(asyncio.BufferedProtocol):

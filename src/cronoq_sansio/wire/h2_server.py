@@ -12,9 +12,6 @@ machine can take its place. What h2 leaves open is settled here:
   streams end).
 - The peer may not make us keep: a header block above the limits, replies to PING and SETTINGS that it does not read, a
   compression table of its choice.
-
-Time. `now` is given with each call. Deadlines count time in which the process could read: when a timer fires later
-than `limits.LATE_TIMER`, all of them move by the lateness and one second more, so that the socket is read first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -36,7 +33,6 @@ from hyperframe.exceptions import HyperframeError
 from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire import frames, peer_limits
 from cronoq_sansio.wire.floods import Replies
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
@@ -45,6 +41,7 @@ from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.http2_events import Data, Event, Failed, Request, Reset, WindowOpened
 from cronoq_sansio.wire.http2_words import WHOLE_DATA
 from cronoq_sansio.wire.peer_limits import PeerLimit
+from cronoq_sansio.wire.server_timers import ServerTimers
 
 MAX_STREAM_ID = 2**31 - 1
 MAX_DATA = limits.MAX_FRAME  #: of one DATA frame to a peer that would take larger ones: other streams want a turn
@@ -60,7 +57,7 @@ class _Machine(H2Connection):
     MAX_CLOSED_STREAMS = limits.MAX_CLOSED_STREAMS
 
 
-class H2Server:
+class H2Server(ServerTimers):
     """One connection. Sending on a stream that is over, or after a failure, does nothing.
 
     `max_streams` bounds the open streams; `ping_interval` (ns) is how long the peer may be silent before it is pinged,
@@ -149,7 +146,7 @@ class H2Server:
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
         self._pull(control=True)
         if self._replies.waiting > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
-            self._exceed(frames.ENHANCE_YOUR_CALM, peer_limits.UNREAD_REPLIES, events)
+            self._give_up(frames.ENHANCE_YOUR_CALM, peer_limits.UNREAD_REPLIES, events)
         return events
 
     def _greet(self) -> None:
@@ -334,7 +331,7 @@ class H2Server:
     def give_up(self, limit: PeerLimit) -> list[Event]:
         """The peer has exceeded a limit that others keep: GOAWAY says which, and all streams are over."""
         events: list[Event] = []
-        self._exceed(frames.ENHANCE_YOUR_CALM, limit, events)
+        self._give_up(frames.ENHANCE_YOUR_CALM, limit, events)
         return events
 
     def finish(self) -> None:
@@ -415,9 +412,6 @@ class H2Server:
                 self._goaway(self._last_stream, code, reason.encode())
             self._abandon(reason, events, limit)
 
-    def _exceed(self, code: int, limit: PeerLimit, events: list[Event]) -> None:
-        self._fail(code, limit.says, events, limit)
-
     def _abandon(self, reason: str, events: list[Event], limit: PeerLimit | None = None) -> None:
         self._pull()
         self._dead = self.closed = True
@@ -433,57 +427,15 @@ class H2Server:
         due = self.next_timeout()
         return 0 if due is None else due
 
-    def next_timeout(self) -> int | None:
-        """When `handle_timer` is due, on the scale of `now`; None = never."""
-        if self.closed:
-            return None
-        if self._preface_due is not None:
-            return self._preface_due + self._lost
-        due = self._next_ping()
-        if self._headers_due is not None:
-            due = min(due, self._headers_due)
-        if not self._open:
-            due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
-        elif self._lingering:
-            due = min(due, next(iter(self._lingering.values())))
-        return due + self._lost
+    def _give_up(self, code: int, limit: PeerLimit, events: list[Event]) -> None:
+        self._fail(code, limit.says, events, limit)
 
-    def _next_ping(self) -> int:
-        if self._pinged is not None:
-            return self._pinged + self._ping_timeout
-        return self._heard + self._ping_interval
+    def _idle(self) -> bool:
+        return not self._open
 
-    def handle_timer(self, now: int) -> list[Event]:
-        """Act on whatever is due."""
-        events: list[Event] = []
-        due = self.next_timeout()
-        if due is None or now < due:
-            return events
-        if now - due > limits.LATE_TIMER:
-            self._lost += now - due + SECOND
-            return events
-        clock = self._clock = now - self._lost
-        if self._preface_due is not None and clock >= self._preface_due:
-            self._exceed(frames.SETTINGS_TIMEOUT, peer_limits.PREFACE, events)
-        elif self._headers_due is not None and clock >= self._headers_due:
-            self._exceed(frames.ENHANCE_YOUR_CALM, peer_limits.HEADERS, events)
-        elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
-            self._exceed(frames.NO_ERROR, peer_limits.KEEPALIVE, events)
-        elif not self._open and clock >= self._idle_since + limits.IDLE_TIMEOUT:
-            self.finish()
-        else:
-            self._end_lingering()
-            if self._pinged is None and clock >= self._heard + self._ping_interval:
-                self._machine.ping(PING)
-                self._dirty = True
-                self._pinged = clock
-        return events
-
-    def _end_lingering(self) -> None:
-        for stream_id, due in list(self._lingering.items()):
-            if due > self._clock:
-                break
-            self.reset(stream_id, frames.NO_ERROR)
+    def _send_ping(self) -> None:
+        self._machine.ping(PING)
+        self._dirty = True
 
 
 _HANDLERS: dict[type, Callable[[H2Server, Any, list[Event]], None]] = {

@@ -1,4 +1,4 @@
-"""HTTP/2 for a server (RFC 9113): bytes in -> our events; headers, data, trailers, resets -> bytes out; and its timers.
+"""HTTP/2 for a server (RFC 9113): bytes in -> our events; headers, data, trailers, resets -> bytes out.
 
 - Nothing is sent before the peer's preface is complete, and another one closes: what speaks TLS here gets no
   answer, and who speaks HTTP/1.1 is told so in HTTP/1.1, as soon as a method and a blank are there.
@@ -6,9 +6,6 @@
 - A stream too many is refused (REFUSED_STREAM).
 - A stream that was answered before the peer's end lingers, so that the peer can stop; what it sends is dropped.
 - After a GOAWAY of the peer open streams end in order (section 6.8).
-
-Time. `now` is given with each call. Deadlines count time in which the process could read: when a timer fires later
-than `limits.LATE_TIMER`, all of them move by the lateness and one second more, so that the socket is read first.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import NEVER, SECOND
+from cronoq_sansio.clock import NEVER
 from cronoq_sansio.wire import http2_fields, peer_limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -43,11 +40,11 @@ from cronoq_sansio.wire.http2_words import (
     REFUSED_STREAM,
     SETTING,
     SETTINGS,
-    SETTINGS_TIMEOUT,
     WINDOW_UPDATE,
     Fault,
 )
 from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
+from cronoq_sansio.wire.server_timers import ServerTimers
 
 _head = HEAD.unpack_from
 _REMOTE_ENDED = int(State.REMOTE_ENDED)
@@ -77,7 +74,7 @@ class _Form:
         self.size = 3 * FRAME_HEADER + len(head) + len(tail)
 
 
-class Http2Server(Http2Connection):
+class Http2Server(Http2Connection, ServerTimers):
     """One connection. Sending on a stream that is over, or after a failure, does nothing.
 
     `max_streams` bounds the open streams; `ping_interval` (ns) is how long the peer may be silent before it is pinged,
@@ -483,59 +480,19 @@ class Http2Server(Http2Connection):
 
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due, on the scale of `now`; None = never."""
-        if self.closed:
-            self.due = NEVER
-            return None
-        due = self._preface_due
-        if due is None:
-            due = self._next_ping()
-            if self._headers_due is not None:
-                due = min(due, self._headers_due)
-            if not self._streams:
-                due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
-            elif self._lingering:
-                due = min(due, next(iter(self._lingering.values())))
-        self.due = due = due + self._lost
+        due = super().next_timeout()
+        self.due = NEVER if due is None else due
         return due
 
     def _advance(self, due: int) -> None:
         """Something is due that may be earlier than all else."""
         self.due = min(self.due, due + self._lost)
 
-    def _next_ping(self) -> int:
-        if self._pinged is not None:
-            return self._pinged + self._ping_timeout
-        return self._heard + self._ping_interval
+    def _give_up(self, code: int, limit: PeerLimit, events: list[Event]) -> None:
+        self._fail(code, limit.says, limit, events)
 
-    def handle_timer(self, now: int) -> list[Event]:
-        """Act on whatever is due."""
-        events: list[Event] = []
-        due = self.next_timeout()
-        if due is None or now < due:
-            return events
-        if now - due > limits.LATE_TIMER:
-            self._lost += now - due + SECOND
-            return events
-        clock = self._clock = now - self._lost
-        if self._preface_due is not None and clock >= self._preface_due:
-            self._fail(SETTINGS_TIMEOUT, peer_limits.PREFACE.says, peer_limits.PREFACE, events)
-        elif self._headers_due is not None and clock >= self._headers_due:
-            self._fail(ENHANCE_YOUR_CALM, peer_limits.HEADERS.says, peer_limits.HEADERS, events)
-        elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
-            self._fail(NO_ERROR, peer_limits.KEEPALIVE.says, peer_limits.KEEPALIVE, events)
-        elif not self._streams and clock >= self._idle_since + limits.IDLE_TIMEOUT:
-            self.finish()
-        else:
-            self._end_lingering()
-            if self._pinged is None and clock >= self._heard + self._ping_interval:
-                self._send(PING, 0, 0, PING_PAYLOAD)
-                self._pinged = clock
-        return events
+    def _idle(self) -> bool:
+        return not self._streams
 
-    def _end_lingering(self) -> None:
-        while self._lingering:
-            stream_id, due = next(iter(self._lingering.items()))
-            if due > self._clock:
-                return
-            del self._lingering[stream_id]
-            self.reset(stream_id, NO_ERROR)
+    def _send_ping(self) -> None:
+        self._send(PING, 0, 0, PING_PAYLOAD)

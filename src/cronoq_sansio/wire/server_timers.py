@@ -1,0 +1,113 @@
+"""What a server's HTTP/2 connection does with time alone: one set of rules for both machines.
+
+The preface and a header block have to be complete in time. A peer that is silent is pinged, and is gone when it does
+not answer. A connection without a stream is closed after a while, and a stream that was answered early is reset when
+its peer does not end it.
+
+Time. `now` is given with each call. Deadlines count time in which the process could read: when a timer fires later
+than `limits.LATE_TIMER`, all of them move by the lateness and one second more, so that the socket is read first.
+"""
+
+from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
+from cronoq_sansio.wire import peer_limits
+from cronoq_sansio.wire.http2_events import Event
+from cronoq_sansio.wire.http2_words import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS_TIMEOUT
+from cronoq_sansio.wire.peer_limits import PeerLimit
+
+
+class ServerTimers:
+    """A part of a machine, which has the attributes that are declared here."""
+
+    __slots__ = ()
+
+    closed: bool
+    _lost: int
+    """Nanoseconds of `now` that do not count; `_clock` is without them."""
+    _clock: int
+    _lingering: dict[int, int]
+    """Streams that we have ended and the peer has not, and when they are reset; the first one is due first."""
+    _preface_due: int | None
+    _headers_due: int | None
+    """When a header block that has begun must be complete."""
+    _heard: int
+    _pinged: int | None
+    """When the ping went out that is not answered."""
+    _ping_interval: int
+    _ping_timeout: int
+    _idle_since: int
+
+    # --- what a machine says
+
+    def _give_up(self, code: int, limit: PeerLimit, events: list[Event]) -> None:
+        """The peer has exceeded a limit."""
+        raise NotImplementedError
+
+    def _send_ping(self) -> None:
+        raise NotImplementedError
+
+    def _idle(self) -> bool:
+        """No stream is open."""
+        raise NotImplementedError
+
+    def reset(self, stream_id: int, code: int) -> None:
+        """End the stream at once."""
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Close once all is written."""
+        raise NotImplementedError
+
+    # --- time
+
+    def next_timeout(self) -> int | None:
+        """When `handle_timer` is due, on the scale of `now`; None = never."""
+        if self.closed:
+            return None
+        due = self._preface_due
+        if due is None:
+            due = self._next_ping()
+            if self._headers_due is not None:
+                due = min(due, self._headers_due)
+            if self._idle():
+                due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
+            elif self._lingering:
+                due = min(due, next(iter(self._lingering.values())))
+        return due + self._lost
+
+    def _next_ping(self) -> int:
+        if self._pinged is not None:
+            return self._pinged + self._ping_timeout
+        return self._heard + self._ping_interval
+
+    def handle_timer(self, now: int) -> list[Event]:
+        """Act on whatever is due."""
+        events: list[Event] = []
+        due = self.next_timeout()
+        if due is None or now < due:
+            return events
+        if now - due > limits.LATE_TIMER:
+            self._lost += now - due + SECOND  # type: ignore[misc]  # the slots are those of the machine
+            return events
+        clock = self._clock = now - self._lost  # type: ignore[misc]
+        if self._preface_due is not None and clock >= self._preface_due:
+            self._give_up(SETTINGS_TIMEOUT, peer_limits.PREFACE, events)
+        elif self._headers_due is not None and clock >= self._headers_due:
+            self._give_up(ENHANCE_YOUR_CALM, peer_limits.HEADERS, events)
+        elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
+            self._give_up(NO_ERROR, peer_limits.KEEPALIVE, events)
+        elif self._idle() and clock >= self._idle_since + limits.IDLE_TIMEOUT:
+            self.finish()
+        else:
+            self._end_lingering()
+            if self._pinged is None and clock >= self._heard + self._ping_interval:
+                self._send_ping()
+                self._pinged = clock  # type: ignore[misc]
+        return events
+
+    def _end_lingering(self) -> None:
+        for stream_id, due in list(self._lingering.items()):
+            if due > self._clock:
+                break
+            del self._lingering[stream_id]
+            self.reset(stream_id, NO_ERROR)

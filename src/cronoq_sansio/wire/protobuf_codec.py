@@ -42,6 +42,7 @@ from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb, protobuf_bytes, protobuf_views
 from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag
+from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
     decode_list_recurring,
@@ -55,6 +56,7 @@ from cronoq_sansio.wire.protobuf_views import RARE
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
 _task = protobuf_bytes.Only(tag(1, LENGTH))  #: in `SubmitRequest`
+_recall = Recall()
 _SUBMITTED = bytes((tag(1, VARINT),))  #: `SubmitResponse.id`
 
 
@@ -88,10 +90,14 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     try:
         task = _task(data)
         if task is not None:
+            spec = _recall.find(task, len(data), limits)
+            if spec is not None:
+                return Submit(spec, False, None)
             view = protobuf_views.Task.FromString(task)
             if view.WhichOneof(RARE) is None:
                 spec = quick_spec(view, len(data), limits)
                 if spec is not None:
+                    _recall.learn(task, spec, limits)
                     return Submit(spec, False, None)
             else:
                 view = None
@@ -99,8 +105,10 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     except DecodeError:
         return undecodable("SubmitRequest")
     submit = _decode_whole_submit(message, data, limits)
-    if view is not None and type(submit) is Submit:
-        learn(view, submit.spec, limits)
+    if task is not None and type(submit) is Submit:
+        _recall.learn(task, submit.spec, limits)
+        if view is not None:
+            learn(view, submit.spec, limits)
     return submit
 
 

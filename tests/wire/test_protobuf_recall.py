@@ -1,0 +1,143 @@
+"""What was learned of a task is used for exactly those that differ in their payload alone."""
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from cronoq_sansio.limits import MAX_TEXTS, MAX_TEXTS_SIZE
+from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.protobuf_recall import Recall
+from cronoq_sansio.wire.protobuf_spec import decode_spec
+
+LIMITS = LimitSettings()
+TEXTS = st.sampled_from(["", "a", "kind", "über"])
+PIECES = st.one_of(
+    st.builds(lambda payload: pb.TaskSpec(payload=payload), st.binary(max_size=3)),
+    st.builds(lambda text: pb.TaskSpec(kind=text), TEXTS),
+    st.builds(lambda text: pb.TaskSpec(pool=text), TEXTS),
+    st.builds(lambda text: pb.TaskSpec(key=text), TEXTS),
+    st.builds(lambda text: pb.TaskSpec(tenant=text), TEXTS),
+    st.builds(lambda name, text: pb.TaskSpec(tags={name: text}), TEXTS, TEXTS),
+    st.builds(lambda name, text: pb.TaskSpec(labels={name: text}), TEXTS, TEXTS),
+    st.builds(lambda seconds: pb.TaskSpec(timeout_s=seconds), st.sampled_from([0.0, 1.5, -1.0])),
+    st.builds(lambda seconds: pb.TaskSpec(deadline_in_s=seconds), st.sampled_from([0.0, 60.0])),
+    st.builds(lambda number: pb.TaskSpec(deps=[pb.Dep(target=pb.TaskRef(id=number))]), st.integers(1, 3)),
+    st.builds(lambda tries: pb.TaskSpec(retry=pb.RetryPolicy(max_attempts=tries)), st.integers(0, 3)),
+).map(lambda task: task.SerializeToString())
+ODD = st.sampled_from([b"\x0a\x00", b"\x0a\x05ab", b"\x08\x01", b"\xf8\x07\x01", b"\x1a\x01\xff", b"\x0a", b"\x0a\x80"])
+
+
+def whole(task: bytes, received: int, limits: LimitSettings = LIMITS) -> Any:
+    try:
+        message = pb.TaskSpec.FromString(task)
+    except Exception:
+        return None
+    return decode_spec(message, received, limits)
+
+
+def seen(recall: Recall, task: bytes, limits: LimitSettings = LIMITS) -> None:
+    """As a server does that gets it: what is found is right, and what is not found is decoded and learned."""
+    received = len(task) + 4
+    decoded, found = whole(task, received, limits), recall.find(task, received, limits)
+    assert found is None or found == decoded
+    if isinstance(decoded, TaskSpec):
+        recall.learn(task, decoded, limits)
+
+
+def payload(data: bytes) -> bytes:
+    return pb.TaskSpec(payload=data).SerializeToString()
+
+
+@given(st.lists(st.one_of(PIECES, ODD), max_size=4), st.lists(st.binary(max_size=300), min_size=3, max_size=4))
+@example([b"\x0a\x01x"], [b"x", b"x", b"y"])
+@example([b"\x0a\x00"], [b"x", b"y", b"z"])
+@example([b"\x0a\x010"], [b"x", b"y", b"z"])
+def test_what_is_found_is_what_would_be_decoded(pieces: list[bytes], payloads: list[bytes]) -> None:
+    recall, rest = Recall(), b"".join(pieces)
+    for data in payloads:
+        seen(recall, payload(data) + rest)
+        seen(recall, rest)
+        seen(recall, rest + payload(data))
+
+
+@given(st.lists(PIECES, max_size=3), st.binary(max_size=200), st.integers(0, 250))
+@example([], b"abc", 4)
+def test_nor_is_anything_found_for_a_part_of_it(pieces: list[bytes], data: bytes, end: int) -> None:
+    recall, task = Recall(), payload(data) + b"".join(pieces)
+    for _ in range(3):
+        seen(recall, task)
+    seen(recall, task[:end])
+
+
+TASK = pb.TaskSpec(
+    payload=b"x",
+    content_type="text/plain",
+    kind="mail",
+    pool="default",
+    priority=1,
+    timeout_s=3.0,
+    retry=pb.RetryPolicy(max_attempts=2),
+    tags={"team": "core"},
+    deadline_in_s=60.0,
+    labels={"zone": "a"},
+)
+
+
+@pytest.mark.parametrize("size", [0, 1, 127, 128, (1 << 14) - 1])
+def test_its_like_is_found_with_everything_that_it_asks_for(size: int) -> None:
+    recall, first = Recall(), TASK.SerializeToString()
+    for _ in range(2):
+        seen(recall, first)
+    like = pb.TaskSpec.FromString(first)
+    like.payload = bytes(size)
+    task = like.SerializeToString()
+    found = recall.find(task, len(task), LIMITS)
+    assert found is not None and found == whole(task, len(task)) and found.size == len(task)
+
+
+def test_it_is_not_found_under_other_limits_nor_beyond_them() -> None:
+    recall, task = Recall(), TASK.SerializeToString()
+    for _ in range(2):
+        seen(recall, task)
+    assert recall.find(task, len(task), LIMITS) is not None
+    assert recall.find(task, len(task), LimitSettings(max_tags=1)) is None
+    assert recall.find(task, LIMITS.max_message_bytes, LIMITS) is None
+
+
+def test_the_length_of_a_payload_that_is_not_there_is_not_taken_for_a_short_one() -> None:
+    recall, task = Recall(), pb.TaskSpec(resources={"gpu": 1}).SerializeToString()
+    for _ in range(2):
+        seen(recall, task)
+    assert recall.find(task, len(task), LIMITS) is not None
+    seen(recall, b"\x0a\x80\x80" + task)
+
+
+@pytest.mark.parametrize(
+    ("why", "task"),
+    [
+        ("it came once", TASK.SerializeToString()),
+        ("it has a key", pb.TaskSpec(payload=b"x", key="k").SerializeToString()),
+        ("it is long", pb.TaskSpec(payload=b"x", tags={"a": "x" * MAX_TEXTS_SIZE}).SerializeToString()),
+        ("another payload follows", payload(b"x") + pb.TaskSpec(kind="mail").SerializeToString() + payload(b"x")),
+        ("its payload is large", payload(bytes(1 << 14))),
+    ],
+)
+def test_what_is_not_remembered(why: str, task: bytes) -> None:
+    recall = Recall()
+    for _ in range(1 if why == "it came once" else 3):
+        seen(recall, task)
+    assert recall.find(task, len(task), LIMITS) is None, why
+
+
+def test_so_many_are_remembered_and_no_more() -> None:
+    recall = Recall()
+    for number in range(3 * MAX_TEXTS):
+        task = pb.TaskSpec(kind=f"kind {number}").SerializeToString()
+        for _ in range(2):
+            seen(recall, task)
+        assert len(recall._known) <= MAX_TEXTS and len(recall._seen) <= MAX_TEXTS
+    assert recall.find(task, len(task), LIMITS) is not None

@@ -108,12 +108,12 @@ def test_it_is_not_found_under_other_limits_nor_beyond_them() -> None:
     assert recall.find(task, LIMITS.max_message_bytes, LIMITS) is None
 
 
-def test_the_length_of_a_payload_that_is_not_there_is_not_taken_for_a_short_one() -> None:
-    recall, task = Recall(), pb.TaskSpec(resources={"gpu": 1}).SerializeToString()
+def test_a_large_payload_ends_where_it_ends() -> None:
+    recall, task = Recall(), pb.TaskSpec(kind="mail").SerializeToString()
     for _ in range(2):
         seen(recall, task)
     assert recall.find(task, len(task), LIMITS) is not None
-    seen(recall, b"\x0a\x80\x80" + task)
+    seen(recall, b"\x0a\x80\x80\x01" + bytes((1 << 14) - 1) + task)  # the first byte of `task` is its last one
 
 
 @pytest.mark.parametrize(

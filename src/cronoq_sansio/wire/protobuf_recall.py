@@ -56,8 +56,10 @@ class Recall:
 
     def learn(self, task: bytes, spec: TaskSpec, limits: LimitSettings) -> None:
         """`spec` is what the whole way made of `task`."""
+        if spec.key:
+            return
         rest = _split(task)[1]
-        if spec.key or len(rest) > MAX_TEXTS_SIZE:
+        if len(rest) > MAX_TEXTS_SIZE:
             return
         if rest not in self._seen:
             if len(self._seen) >= MAX_TEXTS:

@@ -102,17 +102,21 @@ def test_what_is_inside_is_cut_out_only_when_nothing_else_is_there(more: bytes, 
     message = _field(3, inside) + (more if add else b"")
     expected = inside if len(message) == len(_field(3, inside)) else None
     only = protobuf_bytes.Only(protobuf_bytes.tag(3, protobuf_bytes.LENGTH))
-    assert only(message) == expected == only(message)
-    assert only(message[:-1]) in (None, message[2:-1])
-    assert protobuf_bytes.Only(protobuf_bytes.tag(4, protobuf_bytes.LENGTH))(message) is None
+    for _ in range(2):
+        begin = only.begins(message)
+        assert (message[begin:] if begin else None) == expected
+    begin = only.begins(message[:-1])
+    assert not begin or message[begin:-1] == message[2:-1]
+    assert not protobuf_bytes.Only(protobuf_bytes.tag(4, protobuf_bytes.LENGTH)).begins(message)
 
 
 def test_the_inside_of_every_length_is_found() -> None:
     only = protobuf_bytes.Only(protobuf_bytes.tag(3, protobuf_bytes.LENGTH))
     for size in (*range(200), (1 << 14) - 1):
-        assert only(_field(3, bytes(size))) == bytes(size)
-        assert only(_field(3, bytes(size)) + b"\0") is None and only(_field(3, bytes(size))[:-1]) is None
-    assert only(_field(3, bytes(1 << 14))) is None and only(b"") is None
+        field = _field(3, bytes(size))
+        assert field[only.begins(field) :] == bytes(size)
+        assert not only.begins(field + b"\0") and not only.begins(field[:-1])
+    assert not only.begins(_field(3, bytes(1 << 14))) and not only.begins(b"")
 
 
 @given(st.integers(0, (1 << 64) - 1), st.binary(max_size=300), TEXTS)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cronoq_sansio.limits import MAX_TEXTS, MAX_TEXTS_SIZE
+from cronoq_sansio.limits import MAX_TEXTS, MAX_TEXTS_SIZE, MESSAGE_HEADROOM
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.wire import pb
@@ -14,6 +14,7 @@ from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 LIMITS = LimitSettings()
+HEAD = b"\x0a\0\0"  #: what comes before the task in a request; nobody looks at it here
 TEXTS = st.sampled_from(["", "a", "kind", "über"])
 PIECES = st.one_of(
     st.builds(lambda payload: pb.TaskSpec(payload=payload), st.binary(max_size=3)),
@@ -41,11 +42,11 @@ def whole(task: bytes, received: int, limits: LimitSettings = LIMITS) -> Any:
 
 def seen(recall: Recall, task: bytes, limits: LimitSettings = LIMITS) -> None:
     """As a server does that gets it: what is found is right, and what is not found is decoded and learned."""
-    received = len(task) + 4
-    decoded, found = whole(task, received, limits), recall.find(task, received, limits)
+    received = len(HEAD + task)
+    decoded, found = whole(task, received, limits), recall.find(HEAD + task, len(HEAD), limits)
     assert found is None or found == decoded
     if isinstance(decoded, TaskSpec):
-        recall.learn(task, decoded, limits)
+        recall.learn(HEAD + task, len(HEAD), decoded, limits)
 
 
 def payload(data: bytes) -> bytes:
@@ -95,24 +96,26 @@ def test_its_like_is_found_with_everything_that_it_asks_for(size: int) -> None:
     like = pb.TaskSpec.FromString(first)
     like.payload = bytes(size)
     task = like.SerializeToString()
-    found = recall.find(task, len(task), LIMITS)
-    assert found is not None and found == whole(task, len(task)) and found.size == len(task)
+    found = recall.find(HEAD + task, len(HEAD), LIMITS)
+    assert found is not None and found == whole(task, len(HEAD + task)) and found.size == len(HEAD + task)
 
 
 def test_it_is_not_found_under_other_limits_nor_beyond_them() -> None:
     recall, task = Recall(), TASK.SerializeToString()
     for _ in range(2):
         seen(recall, task)
-    assert recall.find(task, len(task), LIMITS) is not None
-    assert recall.find(task, len(task), LimitSettings(max_tags=1)) is None
-    assert recall.find(task, LIMITS.max_message_bytes, LIMITS) is None
+    assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None
+    assert recall.find(HEAD + task, len(HEAD), LimitSettings(max_tags=1)) is None
+    large = LIMITS.max_message_bytes - MESSAGE_HEADROOM
+    assert recall.find(bytes(large - len(task)) + task, large - len(task), LIMITS) is not None
+    assert recall.find(bytes(large - len(task) + 1) + task, large - len(task) + 1, LIMITS) is None
 
 
 def test_a_large_payload_ends_where_it_ends() -> None:
     recall, task = Recall(), pb.TaskSpec(kind="mail").SerializeToString()
     for _ in range(2):
         seen(recall, task)
-    assert recall.find(task, len(task), LIMITS) is not None
+    assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None
     seen(recall, b"\x0a\x80\x80\x01" + bytes((1 << 14) - 1) + task)  # the first byte of `task` is its last one
 
 
@@ -130,7 +133,7 @@ def test_what_is_not_remembered(why: str, task: bytes) -> None:
     recall = Recall()
     for _ in range(1 if why == "it came once" else 3):
         seen(recall, task)
-    assert recall.find(task, len(task), LIMITS) is None, why
+    assert recall.find(HEAD + task, len(HEAD), LIMITS) is None, why
 
 
 def test_so_many_are_remembered_and_no_more() -> None:
@@ -140,4 +143,4 @@ def test_so_many_are_remembered_and_no_more() -> None:
         for _ in range(2):
             seen(recall, task)
         assert len(recall._known) <= MAX_TEXTS and len(recall._seen) <= MAX_TEXTS
-    assert recall.find(task, len(task), LIMITS) is not None
+    assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None

@@ -15,6 +15,9 @@ from cronoq_sansio.clock import MILLISECOND, SECOND
 WALL_THRESHOLD = 50 * MILLISECOND
 
 
+_NANOSECONDS = float(SECOND)  #: of a second
+
+
 class Clock:
     """Reads `now`. One per process; terms share it, so that ids and ages go on from one term to the next."""
 
@@ -22,11 +25,11 @@ class Clock:
         """`monotonic`: seconds of the event loop (`anyio.current_time` or Trio's); `wall`: Unix nanoseconds."""
         self._monotonic = monotonic
         self._wall = wall
-        self._zero = wall() - round(monotonic() * SECOND)
+        self._zero = wall() - int(monotonic() * _NANOSECONDS)
 
     def now(self) -> int:
         """Nanoseconds, never going back."""
-        return self._zero + round(self._monotonic() * SECOND)
+        return self._zero + int(self._monotonic() * _NANOSECONDS)
 
     def deadline(self, when: int) -> float:
         """The instant `when` of the `now` scale as the event loop names it, for cancel scopes."""

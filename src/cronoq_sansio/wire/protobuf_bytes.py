@@ -28,12 +28,12 @@ class Only:
         self._beginnings: dict[int, bytes] = {}
         """By length of the whole."""
 
-    def __call__(self, message: bytes) -> bytes | None:
-        """What is inside; None when it is not so, or has 16 KiB or more: what this saves does not matter there."""
+    def begins(self, message: bytes) -> int:
+        """Where the one inside begins; 0 when it is not so, or has 16 KiB or more: this saves nothing there."""
         beginning = self._beginnings.get(len(message))
         if beginning is None:
             beginning = self._find(len(message))
-        return message[len(beginning) :] if beginning and message.startswith(beginning) else None
+        return len(beginning) if message.startswith(beginning) else 0
 
     def _find(self, whole: int) -> bytes:
         for inside in (whole - 2, whole - 3):

@@ -88,16 +88,16 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
     view = None
     try:
-        task = _task(data)
-        if task is not None:
-            spec = _recall.find(task, len(data), limits)
+        begin = _task.begins(data)
+        if begin:
+            spec = _recall.find(data, begin, limits)
             if spec is not None:
                 return Submit(spec, False, None)
-            view = protobuf_views.Task.FromString(task)
+            view = protobuf_views.Task.FromString(data[begin:])
             if view.WhichOneof(RARE) is None:
                 spec = quick_spec(view, len(data), limits)
                 if spec is not None:
-                    _recall.learn(task, spec, limits)
+                    _recall.learn(data, begin, spec, limits)
                     return Submit(spec, False, None)
             else:
                 view = None
@@ -105,8 +105,8 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     except DecodeError:
         return undecodable("SubmitRequest")
     submit = _decode_whole_submit(message, data, limits)
-    if task is not None and type(submit) is Submit:
-        _recall.learn(task, submit.spec, limits)
+    if begin and type(submit) is Submit:
+        _recall.learn(data, begin, submit.spec, limits)
         if view is not None:
             learn(view, submit.spec, limits)
     return submit

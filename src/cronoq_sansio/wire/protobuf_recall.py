@@ -33,15 +33,16 @@ class Recall:
         self._seen: set[bytes] = set()
         """Those that came once: what comes once only need not be remembered."""
 
-    def find(self, task: bytes, received: int, limits: LimitSettings) -> TaskSpec | None:
-        """The specification of an encoded `TaskSpec`; None when it is not remembered. `received`: of the request."""
-        payload, rest = _split(task)
-        found = self._known.get(rest)
+    def find(self, request: bytes, begin: int, limits: LimitSettings) -> TaskSpec | None:
+        """The specification of the encoded `TaskSpec` with which a request ends; None when it is not remembered."""
+        start, end = _payload(request, begin)
+        found = self._known.get(request[end:])
+        received = len(request)
         if found is None or found[0] is not limits or received > found[1]:
             return None
         known = found[2]
         return TaskSpec(
-            payload,
+            request[start:end],
             known.content_type,
             known.kind,
             known.pool,
@@ -54,11 +55,11 @@ class Recall:
             known.scheduling,
         )
 
-    def learn(self, task: bytes, spec: TaskSpec, limits: LimitSettings) -> None:
-        """`spec` is what the whole way made of `task`."""
+    def learn(self, request: bytes, begin: int, spec: TaskSpec, limits: LimitSettings) -> None:
+        """`spec` is what the whole way made of it."""
         if spec.key:
             return
-        rest = _split(task)[1]
+        rest = request[_payload(request, begin)[1] :]
         if len(rest) > MAX_TEXTS_SIZE:
             return
         if rest not in self._seen:
@@ -71,21 +72,21 @@ class Recall:
             self._known[rest] = (limits, limits.max_message_bytes - MESSAGE_HEADROOM, _without_payload(spec))
 
 
-def _split(task: bytes) -> tuple[bytes, bytes]:
-    """The payload, if it is the first field, and what follows it.
+def _payload(request: bytes, begin: int) -> tuple[int, int]:
+    """Where the payload begins, if it is the first field, and where it ends.
 
     A payload of 16 KiB or more, or a damaged one, counts as no payload: nothing that was learned begins like that.
     """
-    whole = len(task)
-    if whole < 2 or task[0] != _PAYLOAD:
-        return b"", task
-    size, start = task[1], 2
+    whole = len(request)
+    if whole < begin + 2 or request[begin] != _PAYLOAD:
+        return begin, begin
+    size, start = request[begin + 1], begin + 2
     if size >= 0x80:
-        if whole < 3 or task[2] >= 0x80:
-            return b"", task
-        size, start = size & 0x7F | task[2] << 7, 3
+        if whole == start or request[start] >= 0x80:
+            return begin, begin
+        size, start = size & 0x7F | request[start] << 7, start + 1
     end = start + size
-    return (task[start:end], task[end:]) if end <= whole else (b"", task)
+    return (start, end) if end <= whole else (begin, begin)
 
 
 def _has_payload(rest: bytes) -> bool:

@@ -52,9 +52,9 @@ _KEY = bytes((tag(7, LENGTH),))
 def decode_worker(data: bytes, limits: LimitSettings) -> FromWorker | Rejection:
     """One `WorkerMessage`. An empty oneof, or one with a member that is new to us, is an `EmptyMessage`."""
     try:
-        completed = _complete_alone(data)
-        if completed is not None:
-            return _completed(pb.Complete.FromString(completed))
+        begin = _complete_alone.begins(data)
+        if begin:
+            return _completed(pb.Complete.FromString(data[begin:]))
         message = pb.WorkerMessage.FromString(data)
     except DecodeError:
         return invalid("the message is not a valid cronoq.v1.WorkerMessage (damaged, or text that is not UTF-8)")

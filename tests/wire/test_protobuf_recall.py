@@ -1,4 +1,4 @@
-"""What was learned of a task is used for exactly those that differ in their payload alone."""
+"""What was learned of a task is used for exactly those that differ in payload and key alone."""
 
 from typing import Any
 
@@ -6,10 +6,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cronoq_sansio.limits import MAX_TEXTS, MAX_TEXTS_SIZE, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_RECALLED, MAX_RECALLED_SIZE, MESSAGE_HEADROOM
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.protobuf_bytes import varint
 from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
@@ -57,10 +58,15 @@ def payload(data: bytes) -> bytes:
 @example([b"\x0a\x01x"], [b"x", b"x", b"y"])
 @example([b"\x0a\x00"], [b"x", b"y", b"z"])
 @example([b"\x0a\x010"], [b"x", b"y", b"z"])
+@example([b"\x32\x00"], [b"x", b"y", b"z"])
+@example([b"\x32\x010"], [b"x", b"y", b"z"])
 def test_what_is_found_is_what_would_be_decoded(pieces: list[bytes], payloads: list[bytes]) -> None:
     recall, rest = Recall(), b"".join(pieces)
     for data in payloads:
         seen(recall, payload(data) + rest)
+        for cut in range(len(pieces) + 1):
+            key = pb.TaskSpec(key=data[:2].hex()).SerializeToString()
+            seen(recall, payload(data) + b"".join(pieces[:cut]) + key + b"".join(pieces[cut:]))
         seen(recall, rest)
         seen(recall, rest + payload(data))
 
@@ -74,6 +80,7 @@ def test_nor_is_anything_found_for_a_part_of_it(pieces: list[bytes], data: bytes
     seen(recall, task[:end])
 
 
+KEY = pb.TaskSpec(key="k").SerializeToString()
 TASK = pb.TaskSpec(
     payload=b"x",
     content_type="text/plain",
@@ -88,16 +95,32 @@ TASK = pb.TaskSpec(
 )
 
 
+@pytest.mark.parametrize("key", ["", "k", "other", "über"])
 @pytest.mark.parametrize("size", [0, 1, 127, 128, (1 << 14) - 1])
-def test_its_like_is_found_with_everything_that_it_asks_for(size: int) -> None:
-    recall, first = Recall(), TASK.SerializeToString()
-    for _ in range(2):
-        seen(recall, first)
-    like = pb.TaskSpec.FromString(first)
-    like.payload = bytes(size)
-    task = like.SerializeToString()
+def test_its_like_is_found_with_everything_that_it_asks_for(size: int, key: str) -> None:
+    recall = Recall()
+    for first in ("k", "l"):
+        seen(recall, like(key=first).SerializeToString())
+    task = like(key=key, payload=bytes(size)).SerializeToString()
     found = recall.find(HEAD + task, len(HEAD), LIMITS)
     assert found is not None and found == whole(task, len(HEAD + task)) and found.size == len(HEAD + task)
+
+
+def like(**fields: Any) -> pb.TaskSpec:
+    task = pb.TaskSpec()
+    task.CopyFrom(TASK)
+    for name, value in fields.items():
+        setattr(task, name, value)
+    return task
+
+
+@pytest.mark.parametrize("key", [b"\xff", b"\xed\xa0\x80", b"a\0b", b"x" * 257, b"k@2026-01-01T00:00:00Z"])
+def test_a_key_that_nobody_may_have_is_not_found(key: bytes) -> None:
+    recall = Recall()
+    for first in ("k", "l"):
+        seen(recall, pb.TaskSpec(key=first).SerializeToString())
+    seen(recall, bytes((0x32,)) + varint(len(key)) + key)
+    assert recall.find(HEAD + bytes((0x32, 1)) + b"m", len(HEAD), LIMITS) is not None
 
 
 def test_it_is_not_found_under_other_limits_nor_beyond_them() -> None:
@@ -109,6 +132,15 @@ def test_it_is_not_found_under_other_limits_nor_beyond_them() -> None:
     large = LIMITS.max_message_bytes - MESSAGE_HEADROOM
     assert recall.find(bytes(large - len(task)) + task, large - len(task), LIMITS) is not None
     assert recall.find(bytes(large - len(task) + 1) + task, large - len(task) + 1, LIMITS) is None
+
+
+def test_a_key_ends_where_it_ends() -> None:
+    recall, rest = Recall(), pb.TaskSpec(kind="mail").SerializeToString()
+    for task in (b"", b"", rest, rest):
+        seen(recall, task)
+    assert recall.find(HEAD + KEY + rest, len(HEAD), LIMITS) is not None
+    seen(recall, b"\x32\x05ab")
+    seen(recall, b"\x32\x80\x01" + b"k" * 127 + rest)  # the first byte of `rest` is its last one
 
 
 def test_a_large_payload_ends_where_it_ends() -> None:
@@ -123,8 +155,10 @@ def test_a_large_payload_ends_where_it_ends() -> None:
     ("why", "task"),
     [
         ("it came once", TASK.SerializeToString()),
-        ("it has a key", pb.TaskSpec(payload=b"x", key="k").SerializeToString()),
-        ("it is long", pb.TaskSpec(payload=b"x", tags={"a": "x" * MAX_TEXTS_SIZE}).SerializeToString()),
+        ("its key is not where keys are", pb.TaskSpec(tags={"a": "b"}).SerializeToString() + KEY),
+        ("its key is long", pb.TaskSpec(key="k" * 128).SerializeToString()),
+        ("another key follows", KEY + pb.TaskSpec(kind="mail").SerializeToString() + KEY),
+        ("it is long", pb.TaskSpec(payload=b"x", tags={"a": "x" * MAX_RECALLED_SIZE}).SerializeToString()),
         ("another payload follows", payload(b"x") + pb.TaskSpec(kind="mail").SerializeToString() + payload(b"x")),
         ("its payload is large", payload(bytes(1 << 14))),
     ],
@@ -133,14 +167,14 @@ def test_what_is_not_remembered(why: str, task: bytes) -> None:
     recall = Recall()
     for _ in range(1 if why == "it came once" else 3):
         seen(recall, task)
-    assert recall.find(HEAD + task, len(HEAD), LIMITS) is None, why
+    assert recall.find(HEAD + task, len(HEAD), LIMITS) is None and not recall._known, why
 
 
 def test_so_many_are_remembered_and_no_more() -> None:
     recall = Recall()
-    for number in range(3 * MAX_TEXTS):
+    for number in range(3 * MAX_RECALLED):
         task = pb.TaskSpec(kind=f"kind {number}").SerializeToString()
         for _ in range(2):
             seen(recall, task)
-        assert len(recall._known) <= MAX_TEXTS and len(recall._seen) <= MAX_TEXTS
+        assert len(recall._known) <= MAX_RECALLED and len(recall._seen) <= MAX_RECALLED
     assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None

@@ -40,7 +40,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
-from cronoq_sansio.wire import pb, protobuf_bytes, protobuf_views
+from cronoq_sansio.wire import pb, protobuf_bytes
 from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag
 from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_recurring import (
@@ -51,8 +51,7 @@ from cronoq_sansio.wire.protobuf_recurring import (
     encode_recurring_list,
     encode_recurring_removed,
 )
-from cronoq_sansio.wire.protobuf_spec import decode_spec, learn, quick_spec
-from cronoq_sansio.wire.protobuf_views import RARE
+from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
 _task = protobuf_bytes.Only(tag(1, LENGTH))  #: in `SubmitRequest`
@@ -86,29 +85,18 @@ class Route:
 
 def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
-    view = None
+    begin = _task.begins(data)
+    if begin:
+        spec = _recall.find(data, begin, limits)
+        if spec is not None:
+            return Submit(spec, False, None)
     try:
-        begin = _task.begins(data)
-        if begin:
-            spec = _recall.find(data, begin, limits)
-            if spec is not None:
-                return Submit(spec, False, None)
-            view = protobuf_views.Task.FromString(data[begin:])
-            if view.WhichOneof(RARE) is None:
-                spec = quick_spec(view, len(data), limits)
-                if spec is not None:
-                    _recall.learn(data, begin, spec, limits)
-                    return Submit(spec, False, None)
-            else:
-                view = None
         message = pb.SubmitRequest.FromString(data)
     except DecodeError:
         return undecodable("SubmitRequest")
     submit = _decode_whole_submit(message, data, limits)
     if begin and type(submit) is Submit:
         _recall.learn(data, begin, submit.spec, limits)
-        if view is not None:
-            learn(view, submit.spec, limits)
     return submit
 
 

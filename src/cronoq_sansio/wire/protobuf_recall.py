@@ -1,29 +1,29 @@
-"""Specifications of tasks that differ from earlier ones in their payload alone: those are not decoded again.
+"""Specifications of tasks that differ from earlier ones in payload and key alone: those are not decoded again.
 
-Producers send the same few kinds of tasks. `payload` is the first field of a `TaskSpec`, and what serializers write
-after it says all the rest: kind, pool, tags, timeout, retries, deadlines. What was made of such bytes, and has passed
-every check, is remembered by them. Decoding is merging (the Protobuf encoding specification, "Last One Wins"), so the
-bytes after the payload mean the same whatever it is, unless there is another payload among them: `learn` looks.
-
-A key is another one for each task; tasks that have one are not remembered.
+Producers send the same few kinds of tasks. `payload` is the first field of a `TaskSpec`, `key` comes a little later,
+and the bytes around them say all the rest: kind, pool, tags, timeout, retries, deadlines. What was made of such bytes,
+and has passed every check, is remembered by them. Decoding is merging (the Protobuf encoding specification, "Last One
+Wins"), so they mean the same whatever payload and key are, unless there is another one of these among them: `learn`
+looks.
 """
 
 from dataclasses import replace
 
 from google.protobuf.message import DecodeError
 
-from cronoq_sansio.limits import MAX_TEXTS, MAX_TEXTS_SIZE, MESSAGE_HEADROOM
+from cronoq_sansio.checks import check_key
+from cronoq_sansio.limits import MAX_RECALLED, MAX_RECALLED_SIZE, MESSAGE_HEADROOM
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
-from cronoq_sansio.wire import protobuf_views
-from cronoq_sansio.wire.protobuf_bytes import LENGTH, tag
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag
 
-_PAYLOAD = tag(1, LENGTH)
-_PROBE = bytes((_PAYLOAD, 1))  #: begins a payload of one byte
+_PAYLOAD, _KEY, _PRIORITY = tag(1, LENGTH), tag(6, LENGTH), tag(5, VARINT)
+_TEXTS = frozenset((tag(2, LENGTH), tag(3, LENGTH), tag(4, LENGTH)))  #: before the key: content type, kind and pool
 
 
 class Recall:
-    """What was made of the bytes after the payload."""
+    """What was made of tasks, by their bytes without payload and key."""
 
     __slots__ = ("_known", "_seen")
 
@@ -36,9 +36,20 @@ class Recall:
     def find(self, request: bytes, begin: int, limits: LimitSettings) -> TaskSpec | None:
         """The specification of the encoded `TaskSpec` with which a request ends; None when it is not remembered."""
         start, end = _payload(request, begin)
-        found = self._known.get(request[end:])
+        found, key = self._known.get(request[end:]), ""
+        if found is None:
+            at, text, after = _key(request, end)
+            found = self._known.get(request[end:at] + request[after:]) if text else None
+            if found is None:
+                return None
+            try:
+                key = request[text:after].decode()
+            except UnicodeDecodeError:
+                return None
+            if key and check_key("key", key, limits.max_key_len) is not None:
+                return None
         received = len(request)
-        if found is None or found[0] is not limits or received > found[1]:
+        if found[0] is not limits or received > found[1]:
             return None
         known = found[2]
         return TaskSpec(
@@ -47,7 +58,7 @@ class Recall:
             known.kind,
             known.pool,
             known.priority,
-            "",
+            key,
             known.timeout,
             known.retry,
             known.tags,
@@ -57,19 +68,20 @@ class Recall:
 
     def learn(self, request: bytes, begin: int, spec: TaskSpec, limits: LimitSettings) -> None:
         """`spec` is what the whole way made of it."""
-        if spec.key:
+        end = _payload(request, begin)[1]
+        at, text, after = _key(request, end) if spec.key else (end, end, end)
+        if not text or len(request) - after + at - end > MAX_RECALLED_SIZE:
             return
-        rest = request[_payload(request, begin)[1] :]
-        if len(rest) > MAX_TEXTS_SIZE:
-            return
+        rest = request[end:at] + request[after:]
         if rest not in self._seen:
-            if len(self._seen) >= MAX_TEXTS:
+            if len(self._seen) >= MAX_RECALLED:
                 self._seen.clear()
             self._seen.add(rest)
-        elif not _has_payload(rest):
-            if len(self._known) >= MAX_TEXTS:
+        elif _is_constant(rest):
+            if len(self._known) >= MAX_RECALLED:
                 self._known.clear()
-            self._known[rest] = (limits, limits.max_message_bytes - MESSAGE_HEADROOM, _without_payload(spec))
+            largest = limits.max_message_bytes - MESSAGE_HEADROOM
+            self._known[rest] = (limits, largest, replace(spec, payload=b"", key="", size=0))
 
 
 def _payload(request: bytes, begin: int) -> tuple[int, int]:
@@ -89,13 +101,33 @@ def _payload(request: bytes, begin: int) -> tuple[int, int]:
     return (start, end) if end <= whole else (begin, begin)
 
 
-def _has_payload(rest: bytes) -> bool:
-    """A payload is there that would count instead of the first one, whatever it is."""
+def _key(request: bytes, at: int) -> tuple[int, int, int]:
+    """Where its field begins, its text, and what follows; 0 for the text when it has no key, or not the usual way."""
+    last = len(request) - 2
+    while at < last:
+        field, size = request[at], request[at + 1]
+        if size >= 0x80:
+            break
+        if field == _KEY:
+            after = at + 2 + size
+            return (at, at + 2, after) if after <= last + 2 else (0, 0, 0)
+        if field in _TEXTS:
+            at += size + 2
+        elif field == _PRIORITY:
+            at += 2
+        else:
+            break
+    return 0, 0, 0
+
+
+def _is_constant(rest: bytes) -> bool:
+    """No payload and no key are in there, which would count instead of those that come with it."""
     try:
-        return any(protobuf_views.Task.FromString(_PROBE + probe + rest).payload != probe for probe in (b"0", b"1"))
+        for probe in ("0", "1"):
+            task = pb.TaskSpec(payload=probe.encode(), key=probe).SerializeToString() + rest
+            merged = pb.TaskSpec.FromString(task)
+            if merged.payload != probe.encode() or merged.key != probe:
+                return False
     except DecodeError:
-        return True
-
-
-def _without_payload(spec: TaskSpec) -> TaskSpec:
-    return replace(spec, payload=b"", size=0)
+        return False
+    return True

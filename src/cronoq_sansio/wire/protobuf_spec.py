@@ -9,7 +9,6 @@ Invariant: a field of the contract is read or refused, never ignored.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from cronoq_sansio.checks import (
     check_key,
@@ -26,8 +25,6 @@ from cronoq_sansio.limits import (
     MAX_CONTENT_TYPE,
     MAX_MULTIPLIER,
     MAX_POOL_NAME,
-    MAX_TEXTS,
-    MAX_TEXTS_SIZE,
     MESSAGE_HEADROOM,
 )
 from cronoq_sansio.settings import LimitSettings
@@ -113,62 +110,6 @@ def decode_spec(task: pb.TaskSpec, received: int, limits: LimitSettings) -> Task
         size,
         scheduling,  # type: ignore[arg-type]
     )
-
-
-def quick_spec(task: Any, received: int, limits: LimitSettings) -> TaskSpec | None:
-    """The same of a `protobuf_views` task in which nothing rare was sent; None when this way does not know.
-
-    Producers send the same few kinds of tasks: what was found of their texts is remembered (`learn`), and shared.
-    """
-    key, priority = task.key, task.priority
-    known = _known.get((task.content_type, task.kind, task.pool, *task.tags[:]))  # a slice costs half of iterating
-    if (
-        known is None
-        or known.limits is not limits
-        or received > known.largest
-        or not 0 <= priority <= 4
-        or (key and check_key("key", key, limits.max_key_len))
-    ):
-        return None
-    return TaskSpec(
-        task.payload,
-        known.content_type,
-        known.kind,
-        known.pool,
-        priority - 1 if priority else _NORMAL,
-        key,
-        None,
-        None,
-        known.tags,
-        received,
-        None,
-    )
-
-
-class _Known:
-    """Texts of tasks that were checked."""
-
-    __slots__ = ("content_type", "kind", "largest", "limits", "pool", "tags")
-
-    def __init__(self, spec: TaskSpec, limits: LimitSettings) -> None:
-        self.content_type, self.kind, self.pool, self.tags = spec.content_type, spec.kind, spec.pool, spec.tags
-        self.limits = limits
-        """Whose checks they have passed."""
-        self.largest = limits.max_message_bytes - MESSAGE_HEADROOM
-
-
-_known: dict[tuple[str | bytes, ...], _Known] = {}
-"""By content type, kind and pool as they were sent, and the entries of the map of tags in their order."""
-
-
-def learn(task: Any, spec: TaskSpec, limits: LimitSettings) -> None:
-    """`spec` is what the whole way made of `task`, in which nothing rare was sent: its like is quick from now on."""
-    texts = (task.content_type, task.kind, task.pool, *task.tags[:])
-    if sum(map(len, texts)) > MAX_TEXTS_SIZE:
-        return
-    if len(_known) >= MAX_TEXTS:
-        _known.clear()
-    _known[texts] = _Known(spec, limits)
 
 
 def _retry(retry: pb.RetryPolicy) -> RetryOverride | Rejection:

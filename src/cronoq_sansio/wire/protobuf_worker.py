@@ -14,8 +14,8 @@ from cronoq_sansio.errors import Rejection
 from cronoq_sansio.limits import (
     MAX_CONTENT_TYPE,
     MAX_POOL_NAME,
-    MAX_TEXTS,
-    MAX_TEXTS_SIZE,
+    MAX_RECALLED,
+    MAX_RECALLED_SIZE,
     MAX_WORKER_MESSAGE,
     MAX_WORKER_NAME,
     PROTOCOL_VERSION,
@@ -139,8 +139,8 @@ def encode_for_worker(message: ToWorker | Lease) -> bytes:
         found = _tails.get(alike)
         if found is None:
             found = _tail(spec, ttl)
-            if len(found) <= MAX_TEXTS_SIZE:
-                if len(_tails) >= MAX_TEXTS:
+            if len(found) <= MAX_RECALLED_SIZE:
+                if len(_tails) >= MAX_RECALLED:
                     _tails.clear()
                 _tails[alike] = found
         tail = found

@@ -111,25 +111,34 @@ class Outbox:
         if self._volatile:  # nothing has to wait, and nothing ever does
             self._durable = step.number
             fresh += step.once_durable
-        else:
-            for action in step.once_durable:
-                if action.after <= self._durable:
-                    fresh.append(action)
-                else:
-                    assert action.after <= step.number, "an action waits for a step that does not exist"
-                    self._hold(action)
+        elif step.once_durable:
+            self._sort(step, fresh)
         step.once_durable = []
         step.at_once = self.machine.released(fresh, now) if fresh else fresh
 
-    def _hold(self, action: Any) -> None:
-        held = self._held.get(action.after)
-        if held is None:
-            held = self._held[action.after] = []
-            heappush(self._order, action.after)
-        held.append(action)
-        self._count += 1
+    def _sort(self, step: Step[Any, Any], fresh: list[Any]) -> None:
+        """What need not wait goes to `fresh`; of the rest nearly all waits for the step that it belongs to."""
+        durable, after, before = self._durable, 0, len(fresh)
+        held: list[Any] = []
+        for action in step.once_durable:
+            if action.after <= durable:
+                fresh.append(action)
+                continue
+            if action.after != after:
+                after = action.after
+                assert after <= step.number, "an action waits for a step that does not exist"
+                held = self._held_for(after)
+            held.append(action)
+        self._count += len(step.once_durable) - (len(fresh) - before)
         if self._count >= self._sweep_at:
             self._sweep()
+
+    def _held_for(self, after: int) -> list[Any]:
+        held = self._held.get(after)
+        if held is None:
+            held = self._held[after] = []
+            heappush(self._order, after)
+        return held
 
     def _release(self, through: int, now: int) -> list[Any]:
         self._durable = max(self._durable, through)

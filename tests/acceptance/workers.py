@@ -19,6 +19,10 @@ Handler = Callable[[pb.Lease], dict[str, Any]]
 """From a lease to the fields of its outcome: `{"complete": pb.Complete(…)}`."""
 
 
+GOODBYE = 3.0
+"""Seconds for the server's side to end after ours; a server that was stopped or killed never ends it."""
+
+
 class Worker:
     """A stream on a channel. `registered` is the server's first answer, None when the test registers itself."""
 
@@ -50,8 +54,12 @@ class Worker:
         return self
 
     def __exit__(
-        self, _kind: type[BaseException] | None, _error: BaseException | None, _trace: TracebackType | None
+        self, _kind: type[BaseException] | None, error: BaseException | None, _trace: TracebackType | None
     ) -> None:
+        """End the stream in order: what was sent is heard, and nothing of it is left for the next test."""
+        if error is None and self._reader.ident:
+            self.half_close()
+            self._reader.join(GOODBYE)
         self.leave()
 
     # --- out

@@ -112,6 +112,9 @@ HTTP_BUSY_TIMEOUT = 30 * SECOND  #: a connection that always has a request open:
 HTTP_SEND_TIMEOUT = 5 * SECOND  #: one write to a peer that does not read
 MAX_HTTP_DISCARD = 64 << 10  #: body bytes that are read before a refusal, so that a reset does not overtake the answer
 HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
+HTTP_READ_SIZE = 16 << 10  #: one read: what it brings is handled at once
+HTTP_FRAMES = 100  #: HTTP/2 frames of one connection at once: a check of health takes about five …
+HTTP_FRAME_RATE = 50  #: … and per second: each costs up to 0.1 ms
 
 # --- floods: frames that cost us something and carry nothing (wire/floods.py); BURST at once, RATE per second
 

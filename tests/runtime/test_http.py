@@ -3,6 +3,7 @@
 import json
 import socket
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import h2.config
@@ -19,6 +20,8 @@ from cronoq._runtime.http_api import Answer, HttpApi
 from cronoq._runtime.http_listener import HttpListener
 from cronoq_sansio import limits
 from cronoq_sansio.clock import seconds
+from cronoq_sansio.wire.frames import PREFACE
+from cronoq_sansio.wire.peer_limits import HTTP_FRAMES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 IDLE, BUSY, SEND = (
@@ -109,14 +112,21 @@ class House:
         self.nursery = nursery
         self.ready = ""
         self.api: Any = HttpApi(lambda: self.ready)
-        self.listener = HttpListener(socket.create_server(("127.0.0.1", 0)), self.api, None)
+        self.exceeded: list[tuple[str, str]] = []
+        self.listener = HttpListener(
+            socket.create_server(("127.0.0.1", 0)),
+            self.api,
+            None,
+            lambda limit, peer: self.exceeded.append((limit.name, peer)),
+        )
         nursery.start_soon(self.listener.run)
 
     def connect(self) -> "Client":
         ours, theirs = trio.testing.memory_stream_pair()
         stream: Any = Stream(ours)
         listener = self.listener
-        connection = http_listener._Connection(listener._app, listener._config, listener._context, stream)
+        flooded = partial(listener._exceeded, HTTP_FRAMES, "peer")
+        connection = http_listener._Connection(listener._app, listener._config, listener._context, stream, flooded)
         listener.connections[connection] = None
         self.nursery.start_soon(listener._serve, connection, "peer")
         return Client(theirs, stream)
@@ -255,6 +265,50 @@ async def test_http2_with_prior_knowledge(autojump_clock: MockClock, house: Hous
             elif isinstance(event, h2.events.StreamEnded):
                 ended.append(event.stream_id)
     assert sorted(ended) == ids and body == b"ready" * 5
+
+
+PRIORITY = bytes((0, 0, 5, 2, 0, 0, 0, 0, 1)) + bytes(5)
+SETTINGS = bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
+MORE = bytes((0, 64, 0, 9, 0, 0, 0, 0, 1)) + bytes(16_384)  #: of a header block
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        PRIORITY * (limits.HTTP_FRAMES + 1),
+        bytes((0, 0, 8, 6, 0, 0, 0, 0, 0)) * 1 + bytes(8) + PRIORITY * limits.HTTP_FRAMES,
+        SETTINGS * (limits.HTTP_FRAMES + 1),
+        b"\x46\0\0\0\0\0\0\0\1",
+        bytes((0, 64, 0, 1, 0, 0, 0, 0, 1)) + bytes(16_384) + MORE * (limits.MAX_HEADER_BLOCK // 16_384),
+        b"\0\0\0\0\0\0\0\0\1",
+    ],
+)
+async def test_floods_of_http2_end_their_connection(autojump_clock: MockClock, house: House, said: bytes) -> None:
+    good, protocol = house.connect(), http2(65_535)
+    bad = house.connect()
+    hello = http2(65_535).data_to_send() if said[0] or said[3] else PREFACE
+    await bad.stream.send_all(hello + said)
+    assert await bad.end() == 0 and house.exceeded == [("http_frames", "peer")]
+    ask2(protocol)
+    await good.stream.send_all(protocol.data_to_send())
+    assert protocol.receive_data(await good.stream.receive_some())
+
+
+async def test_frames_that_come_slowly_are_no_flood(autojump_clock: MockClock, house: House) -> None:
+    client, protocol = house.connect(), http2(65_535)
+    for _ in range(4):
+        ask2(protocol)
+        await client.stream.send_all(protocol.data_to_send() + PRIORITY * (limits.HTTP_FRAMES // 2))
+        await trio.sleep(1)
+        protocol.receive_data(await client.stream.receive_some())
+    assert not house.exceeded
+
+
+async def test_nobody_offers_an_upgrade_to_http2(autojump_clock: MockClock, house: House) -> None:
+    client = house.connect()
+    asked = GET[:-2] + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+    await client.stream.send_all(asked)
+    assert await client.end() < IDLE
 
 
 async def test_a_window_that_stays_shut_has_a_bound(autojump_clock: MockClock, house: House) -> None:

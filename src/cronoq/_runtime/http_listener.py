@@ -7,6 +7,7 @@ settled here:
 - A connection whose requests never end (a body that does not come, a window that stays shut) has a bound too.
 - Connections are accepted beyond any number, but the oldest, best one without a request, makes room: a check of the
   server's health always comes through.
+- It counts no frames of HTTP/2: what a peer may send is judged before (`http_guard.py`).
 - What fails in one connection ends that connection.
 
 Importing this module takes a tenth of a second, so it is imported only by who listens.
@@ -16,12 +17,15 @@ import logging
 import math
 import socket
 import ssl
+from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 import trio
 from hypercorn.app_wrappers import ASGIWrapper
 from hypercorn.config import Config
-from hypercorn.events import Event, RawData, Updated
+from hypercorn.events import Closed, Event, RawData, Updated
+from hypercorn.protocol.h2 import H2Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from hypercorn.trio.worker_context import WorkerContext
 from hypercorn.typing import ASGIFramework
@@ -31,7 +35,9 @@ from cronoq._runtime import listeners
 from cronoq._runtime.faults import describe
 from cronoq._runtime.http_api import HttpApi
 from cronoq_sansio import limits
-from cronoq_sansio.clock import seconds
+from cronoq_sansio.clock import SECOND, seconds
+from cronoq_sansio.wire.http_guard import HttpGuard
+from cronoq_sansio.wire.peer_limits import HTTP_FRAMES, PeerLimit
 
 log = get_logger("http")
 
@@ -39,8 +45,18 @@ log = get_logger("http")
 class HttpListener:
     """One listening socket and its connections. `run` once; `stop` ends what is idle and accepts nothing new."""
 
-    def __init__(self, listener: socket.socket, api: HttpApi, tls: ssl.SSLContext | None) -> None:
-        """Takes over the listening socket. With `tls`, every connection begins with a handshake."""
+    def __init__(
+        self,
+        listener: socket.socket,
+        api: HttpApi,
+        tls: ssl.SSLContext | None,
+        exceeded: Callable[[PeerLimit, str], None],
+    ) -> None:
+        """Takes over the listening socket. With `tls`, every connection begins with a handshake.
+
+        `exceeded` hears of a limit that a peer has exceeded, and of its address.
+        """
+        self._exceeded = exceeded
         self._listener = listener
         self._app = ASGIWrapper(cast(ASGIFramework, api))
         self._tls = tls
@@ -74,7 +90,8 @@ class HttpListener:
         stream: Any = trio.SocketStream(trio.socket.from_stdlib_socket(connected))
         if self._tls is not None:
             stream = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
-        connection = _Connection(self._app, self._config, self._context, stream)
+        flooded = partial(self._exceeded, HTTP_FRAMES, peer)
+        connection = _Connection(self._app, self._config, self._context, stream, flooded)
         self.connections[connection] = None
         self._nursery.start_soon(self._serve, connection, peer)
 
@@ -107,8 +124,12 @@ class HttpListener:
 class _Connection(TCPServer):
     """One connection of hypercorn's Trio worker, all of whose waiting can be cancelled."""
 
-    def __init__(self, app: ASGIWrapper, config: Config, context: WorkerContext, stream: Any) -> None:
+    def __init__(
+        self, app: ASGIWrapper, config: Config, context: WorkerContext, stream: Any, flooded: Callable[[], None]
+    ) -> None:
         super().__init__(app, config, context, {}, stream)
+        self._flooded = flooded
+        self._guard = HttpGuard()
         self.busy = False
         """A request is open."""
         self._scope = trio.CancelScope()
@@ -121,6 +142,24 @@ class _Connection(TCPServer):
         """Serve requests until either side ends it."""
         with self._scope:
             await super().run()
+
+    async def _read_data(self) -> None:
+        """Hand on what is read, until the end."""
+        while True:
+            try:
+                data = bytes(await self.stream.receive_some(limits.HTTP_READ_SIZE))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                break
+            if not self._guard.admits(data, round(trio.current_time() * SECOND)):
+                self._flooded()
+                self.end()
+                break
+            await self.protocol.handle(RawData(data))
+            if isinstance(self.protocol.protocol, H2Protocol) and not self._guard.http2:
+                self.end()  # an upgrade to HTTP/2, which nobody offers any more
+            if not data:
+                break
+        await self.protocol.handle(Closed())
 
     async def protocol_send(self, event: Event) -> None:
         """Called by the protocol: bytes for the peer, a change between busy and idle, the end."""

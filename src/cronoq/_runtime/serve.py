@@ -257,7 +257,7 @@ class Server:
             self._bound.append(listeners.local_address(http))
             from cronoq._runtime.http_listener import HttpListener
 
-            self._http = HttpListener(http, HttpApi(self._unready), http_tls)
+            self._http = HttpListener(http, HttpApi(self._unready), http_tls, self.lobby.exceeded)
         return listener
 
     def _unready(self) -> str:

@@ -85,6 +85,12 @@ WORKER_BEHIND = PeerLimit(
     "worker_behind", "a worker does not read and its stream was reset", "look at what keeps the worker from reading"
 )
 
+HTTP_FRAMES = PeerLimit(
+    "http_frames",
+    "too many or too large HTTP/2 frames on the HTTP port",
+    "only checks of health belong there, and few of them; or it is hostile: let http_addr be reached by those alone",
+)
+
 CONNECTIONS = PeerLimit(
     "connections",
     "too many connections",

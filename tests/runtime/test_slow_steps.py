@@ -104,6 +104,19 @@ async def test_lateness_is_blamed_on_what_caused_it(
     assert [type(event) for event in stage.machine.seen] == [Stalled], "excused all the same"
 
 
+@pytest.mark.parametrize(
+    ("text", "blamed"), [("0.2 0.2", "the server itself was busy"), ("0.2 0", "look at the host's")]
+)
+async def test_very_many_quick_steps_are_blamed_together(
+    stage: Stage, capsys: pytest.CaptureFixture[str], text: str, blamed: str
+) -> None:
+    for _ in range(15):
+        stage.driver.handle([Say(text)])
+    await stage.settle()
+    (line,) = told(capsys, "the process could not run")
+    assert blamed in line
+
+
 async def test_a_step_is_not_blamed_for_what_comes_after_its_own_lateness(
     stage: Stage, mock_clock: MockClock, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -16,6 +16,10 @@ from cronoq_sansio import limits
 log = get_logger("term")
 
 HOST = "look at the host's load"
+BUSY = (
+    "not the host's load: the server itself was busy, with very many small things: see which limits and calls grow in the"
+    " statistics (SIGUSR1), and who connects"
+)
 
 
 class SlowSteps:
@@ -28,6 +32,8 @@ class SlowSteps:
         self._used = 0
         self._longest = 0
         self._events = ""
+        self._armed = self._ticked
+        """The processor's time when the alarm was armed."""
 
     def tick(self) -> None:
         """Read the processor's time; every `limits.TICK`, because a reading costs 0.6 µs: too much for every step."""
@@ -56,9 +62,13 @@ class SlowSteps:
     def forget(self) -> None:
         """What is noted from now on counts for the next `remedy`."""
         self._used = self._longest = 0
+        self._armed = thread_time_ns()
 
     def remedy(self, lateness: int) -> str:
-        """What to do about an alarm that was so late. Names the longest step when slow ones made up half of it."""
+        """What to do about an alarm that was so late. Names the longest step when slow ones made up half of it.
+
+        What the loop did beside, and in steps that were not slow, counts by the processor's time.
+        """
         if self._used * 2 < lateness:
-            return HOST
+            return BUSY if (thread_time_ns() - self._armed) * 2 >= lateness else HOST
         return f"not the host's load: one step of the server took {self._longest / 1e9:.2f} s with {self._events}"

@@ -110,7 +110,7 @@ async def test_lateness_is_blamed_on_what_caused_it(
 async def test_very_many_quick_steps_are_blamed_together(
     stage: Stage, capsys: pytest.CaptureFixture[str], text: str, blamed: str
 ) -> None:
-    for _ in range(15):
+    for _ in range(30):
         stage.driver.handle([Say(text)])
     await stage.settle()
     (line,) = told(capsys, "the process could not run")

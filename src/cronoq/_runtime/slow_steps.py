@@ -17,8 +17,8 @@ log = get_logger("term")
 
 HOST = "look at the host's load"
 BUSY = (
-    "not the host's load: the server itself was busy, with very many small things: see which limits and calls grow in the"
-    " statistics (SIGUSR1), and who connects"
+    "not the host's load: the server itself was busy, with very many small things: see which limits and calls grow in"
+    " the statistics (SIGUSR1), and who connects"
 )
 
 

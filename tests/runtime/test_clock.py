@@ -1,6 +1,8 @@
 """The clock: never back, driven by the loop, and the wall clock's moves noticed."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cronoq._runtime.clock import WALL_THRESHOLD, Clock, WallDrift
 from cronoq_sansio.clock import SECOND
@@ -35,6 +37,18 @@ def test_a_deadline_is_the_same_instant_on_the_loops_scale() -> None:
     when = START + 7 * SECOND + 1
     host.monotonic = clock.deadline(when)
     assert abs(clock.now() - when) <= 20, "rounding of a float, far below what a timer resolves"
+
+
+@given(st.integers(0, 100 * 86_400 * SECOND))
+def test_a_clock_that_stands_at_a_deadline_has_reached_it(later: int) -> None:
+    """A test's clock jumps to just there: what is due a nanosecond later would be waited for for ever."""
+    clock = Clock(lambda: 0.0, lambda: START)
+    when = START + later
+    stands = clock.deadline(when)
+    clock._monotonic = lambda: stands
+    assert clock.now() >= when - 1
+    if later < 50 * 86_400 * SECOND:
+        assert clock.now() == when
 
 
 @pytest.mark.parametrize("step", [3 * SECOND, -3 * SECOND, WALL_THRESHOLD + 1_000, -WALL_THRESHOLD - 1_000])

@@ -15,9 +15,6 @@ from cronoq_sansio.clock import MILLISECOND, SECOND
 WALL_THRESHOLD = 50 * MILLISECOND
 
 
-_NANOSECONDS = float(SECOND)  #: of a second
-
-
 class Clock:
     """Reads `now`. One per process; terms share it, so that ids and ages go on from one term to the next."""
 
@@ -25,11 +22,13 @@ class Clock:
         """`monotonic`: seconds of the event loop (`anyio.current_time` or Trio's); `wall`: Unix nanoseconds."""
         self._monotonic = monotonic
         self._wall = wall
-        self._zero = wall() - int(monotonic() * _NANOSECONDS)
+        self._zero = wall() - round(monotonic() * SECOND)
 
     def now(self) -> int:
         """Nanoseconds, never going back."""
-        return self._zero + int(self._monotonic() * _NANOSECONDS)
+        return self._zero + round(
+            self._monotonic() * SECOND
+        )  # not `int`: at a deadline it could be short of it for ever
 
     def deadline(self, when: int) -> float:
         """The instant `when` of the `now` scale as the event loop names it, for cancel scopes."""

@@ -247,6 +247,30 @@ async def a_message_that_comes_byte_by_byte(scene: Scene) -> None:
     assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
 
 
+@of(peer_limits.SLOW_ANSWER)
+async def an_answer_that_is_taken_byte_by_byte(scene: Scene) -> None:
+    """By larger settings, which move all streams of the connection at once."""
+    caller = scene.house.caller()
+    worker = await caller.work(slots=1)
+    task = (await caller.submit()).id
+    for _ in range(2):  # another one waited already
+        worker.say(complete=pb.Complete(lease=(await worker.next("lease")).lease, output=bytes(14_000)))
+    await caller.wait(task)
+    peer = scene.connect()
+    begun = trio.current_time()
+    await scene.say(peer, raw.PREFACE + raw.settings(initial_window_size=0) + scene.waits(15, task))
+    for size in range(1, 10):
+        await trio.sleep(8)
+        await scene.say(peer, PING + raw.settings(initial_window_size=size))
+        if scene.counted():
+            break
+    assert 40 <= trio.current_time() - begun <= 58
+    found = [body for kind, _, _, body in raw.cut_frames(peer.try_receive() or b"") if kind == raw.RST_STREAM]
+    assert found and set(found) == {struct.pack(">L", CALM)}
+    await scene.say(peer, PING)
+    assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
+
+
 @of(peer_limits.WORKER_BEHIND)
 async def a_worker_that_does_not_read(scene: Scene) -> None:
     peer = scene.connect()

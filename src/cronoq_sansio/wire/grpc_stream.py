@@ -115,9 +115,9 @@ class GrpcStream:
         """Waits for another stream's message to be sent: see `GrpcServer.count_encoded`."""
         # what `stalls.py` looks at
         self.progress = 0
-        """Bytes of DATA that came, and frames that were sent."""
+        """Bytes of DATA that came, and frames that were sent; once it is closing, bytes of DATA that were sent."""
         self.seen = -1
-        """`progress` at the last look; -1 = there was none since a message began to come."""
+        """`progress` at the last look; -1 = there was none since a message began to come, or the end was decided."""
         self.strikes = 0
         self.reserve = 0
 
@@ -190,6 +190,7 @@ class GrpcStream:
 
     def _end(self, rejection: Rejection | None) -> None:
         self.closing = True
+        self.seen = -1
         self.abandoned = False
         self.rejection = rejection
         self.call = None
@@ -221,8 +222,8 @@ class GrpcStream:
                 self.headers_sent = True
                 http2.send_headers(self.id, status.RESPONSE)
             http2.send_data(self.id, data)
-            self.progress += 1
             size = len(data)
+            self.progress += size if self.closing else 1
             if self.queue or self.partial is not None:
                 return size
         if self.closing:

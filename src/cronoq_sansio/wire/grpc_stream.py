@@ -47,6 +47,7 @@ class GrpcStream:
         "gzip",
         "headers_sent",
         "id",
+        "kept",
         "need",
         "over",
         "partial",
@@ -100,6 +101,8 @@ class GrpcStream:
         self.partial: bytes | None = None
         """Encoded messages of which only the part up to `sent` is out."""
         self.sent = 0
+        self.kept = 0
+        """Bytes of its answer, as `backlog.py` counts them."""
         self.headers_sent = False
         self.closing = False
         self.abandoned = False
@@ -129,10 +132,12 @@ class GrpcStream:
     # --- what the service and the runtime ask for
 
     def reply(self, message: Message) -> None:
-        """Answer a unary call: status OK."""
+        """Answer a unary call: status OK, unless too much waits already."""
         if not self.closing and not self.over:
-            self.queue.append(message)
-            self._end(None)
+            refused = self.connection.backlog.keep(self, message)
+            if refused is None:
+                self.queue.append(message)
+            self._end(refused)
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection; what is queued is dropped, but for events: they came before."""

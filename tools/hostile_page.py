@@ -42,6 +42,16 @@ against its address. All others have an address of their own, from which they ar
 |---|---:|---:|
 """
 
+TIME = """
+## What is played in virtual time
+
+What takes half a minute or more is played against the whole server with a clock that jumps, on both HTTP/2 machines:
+every limit of [what a peer runs into](../reference/limits.md#what-a-peer-runs-into) in
+`tests/runtime/test_peer_limits.py`, among them messages and answers that move a byte at a time, and answers that 15
+connections leave waiting. The same by tables, without a server: `tests/wire/test_slow_messages.py`,
+`test_slow_answers.py`, `test_backlog.py`.
+"""
+
 ABOUT = {
     "idle.http2.nothing": "the HTTP/2 machine alone, greeted",
     "idle.http2.a_call": "the same after a call",
@@ -63,7 +73,7 @@ def page() -> str:
     for name, about in ABOUT.items():
         found = figures[name]
         text += f"| {about} | {found['connections']:,} | {found['bytes_each']:,} |\n"
-    return text
+    return text + TIME
 
 
 def row(name: str, found: dict[str, Any]) -> str:

@@ -104,7 +104,7 @@ MAPPINGS: dict[Code, Mapping] = {
     Code.OVERLOADED: Mapping(
         GrpcStatus.RESOURCE_EXHAUSTED,
         429,
-        "Queue bounds or the payload budget reached; the message says which.",
+        "Bounds of queues, of payloads or of what waits for clients reached; the message says which.",
         "Retry with backoff, or shed load upstream.",
     ),
     Code.DUPLICATE_KEY_IN_BATCH: Mapping(

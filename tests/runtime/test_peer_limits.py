@@ -22,7 +22,7 @@ from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.service.messages import Shutdown
 from cronoq_sansio.settings import LimitSettings, Settings
-from cronoq_sansio.wire import pb, peer_limits
+from cronoq_sansio.wire import backlog, pb, peer_limits
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.peer_limits import PeerLimit
 from tests.runtime import certificates
@@ -247,6 +247,30 @@ async def a_message_that_comes_byte_by_byte(scene: Scene) -> None:
     assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
 
 
+@of(peer_limits.SLOW_ANSWER)
+async def an_answer_that_is_taken_byte_by_byte(scene: Scene) -> None:
+    """By larger settings, which move all streams of the connection at once."""
+    caller = scene.house.caller()
+    worker = await caller.work(slots=1)
+    task = (await caller.submit()).id
+    for _ in range(2):  # another one waited already
+        worker.say(complete=pb.Complete(lease=(await worker.next("lease")).lease, output=bytes(14_000)))
+    await caller.wait(task)
+    peer = scene.connect()
+    begun = trio.current_time()
+    await scene.say(peer, raw.PREFACE + raw.settings(initial_window_size=0) + scene.waits(15, task))
+    for size in range(1, 10):
+        await trio.sleep(8)
+        await scene.say(peer, PING + raw.settings(initial_window_size=size))
+        if scene.counted():
+            break
+    assert 40 <= trio.current_time() - begun <= 58
+    found = [body for kind, _, _, body in raw.cut_frames(peer.try_receive() or b"") if kind == raw.RST_STREAM]
+    assert found and set(found) == {struct.pack(">L", CALM)}
+    await scene.say(peer, PING)
+    assert PING[9:] in (peer.try_receive() or b""), "the connection goes on"
+
+
 @of(peer_limits.WORKER_BEHIND)
 async def a_worker_that_does_not_read(scene: Scene) -> None:
     peer = scene.connect()
@@ -389,6 +413,34 @@ async def test_a_deadline_passes_while_the_message_is_coming(
     trailers = dict(Decoder().decode(body))
     assert trailers["grpc-status"] == "4" and "deadline" in trailers["grpc-message"]
     assert scene.counted() == {}
+    nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("http2", ["own", "h2"])
+async def test_answers_that_nobody_takes_are_bounded_over_all_connections(
+    http2: str, autojump_clock: MockClock, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who takes its answers gets them meanwhile."""
+    most = 2 << 20
+    monkeypatch.setattr(backlog, "MAX_WAITING", most)
+    settings = replace(SETTINGS, server=replace(SETTINGS.server, http2=http2))
+    scene = await begin(nursery, replace(settings, limits=replace(settings.limits, max_message_bytes=most // 2)))
+    caller = scene.house.caller()
+    worker = await caller.work(slots=1)
+    task = (await caller.submit()).id
+    worker.say(complete=pb.Complete(lease=(await worker.next("lease")).lease, output=bytes(14_000)))
+    await caller.wait(task)
+    peers = crowd(scene, 15)
+    for peer in peers:
+        await scene.say(peer, raw.PREFACE + raw.settings(initial_window_size=0) + scene.waits(100, task))
+    waiting = scene.house.server._waiting
+    assert most * 3 // 4 < waiting.total < most
+    assert (await caller.wait(task)).output == bytes(14_000)
+    heard = [raw.cut_frames(peer.try_receive() or b"") for peer in peers]
+    refused = [len([1 for kind, flags, _, _ in frames if kind == raw.HEADERS and flags & 1]) for frames in heard]
+    assert sum(refused) == 15 * 100 - waiting.total // 14_000 and refused[0] > 60
+    await trio.sleep(41)
+    assert waiting.total == 0 and scene.counted().keys() <= {"stalled", "keepalive"}
     nursery.cancel_scope.cancel()
 
 

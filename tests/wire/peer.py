@@ -20,8 +20,11 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.backlog import Waiting
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
+from cronoq_sansio.wire.http2_choice import MakeHttp2
+from cronoq_sansio.wire.http2_server import Http2Server
 
 GOAWAY = 7
 START = 1_000 * SECOND
@@ -74,9 +77,11 @@ class Peer:
         credit: bool = True,
         auth: Any = authenticate,
         refusal: Any = None,
+        machine: MakeHttp2 = Http2Server,
+        waiting: Waiting | None = None,
     ) -> None:
         self.now = START
-        self.server = GrpcServer(limits or LimitSettings(), START, auth, refusal)
+        self.server = GrpcServer(limits or LimitSettings(), START, auth, refusal, machine, waiting=waiting)
         self.client = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self.client.initiate_connection()
         self.client.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: window, SettingCodes.MAX_FRAME_SIZE: frame_size})

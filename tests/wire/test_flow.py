@@ -403,9 +403,11 @@ def test_a_worker_that_does_not_take_its_leases_is_cut() -> None:
     assert peer.events[-1] == WorkerGone(stream, "the stream made no progress")
 
 
-def test_progress_keeps_a_slow_reader() -> None:
+def test_progress_keeps_a_slow_worker() -> None:
+    """Its stream goes on: how much of its queue it has not read is what counts."""
     peer = Peer(window=10, credit=False)
-    stream_id, _ = answer(peer, b"o" * 100)
+    stream_id, stream = worker(peer)
+    stream.sink.send(AbortLease(1, "x" * 100))
     for _ in range(8):
         peer.exchange()
         peer.client.increment_flow_control_window(10, stream_id)

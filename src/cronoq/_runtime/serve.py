@@ -44,6 +44,7 @@ from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.engine.cron import TZDATA_VERSION
 from cronoq_sansio.service.access import Authenticator
 from cronoq_sansio.settings import Settings
+from cronoq_sansio.wire.backlog import Waiting
 from cronoq_sansio.wire.credit import Unfinished
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.http2_choice import H2, choose
@@ -116,7 +117,7 @@ class Server:
         self.lobby = Lobby(self.clock)
         bounds = settings.limits
         self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)
-        self._unfinished = Unfinished()
+        self._unfinished, self._waiting = Unfinished(), Waiting()
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
@@ -230,6 +231,7 @@ class Server:
             self.lobby.refusal,
             self._http2,
             self._unfinished,
+            self._waiting,
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

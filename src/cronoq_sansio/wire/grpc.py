@@ -5,7 +5,8 @@ message looked at. Statuses for what a caller gets wrong on this level: HTTP 405
 UNIMPLEMENTED for methods and encodings, RESOURCE_EXHAUSTED for messages above the limit, INVALID_ARGUMENT for the rest;
 INTERNAL is ours alone.
 
-What a peer may make us keep is bounded in `credit.py`, how long it may keep us waiting in `stalls.py` and `http2.py`.
+What a peer may make us keep is bounded in `credit.py` and `backlog.py`, how long it may keep us waiting in `stalls.py`
+and `http2.py`.
 """
 
 from collections.abc import Callable
@@ -28,6 +29,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import http2_events as http2
 from cronoq_sansio.wire import peer_limits, status
+from cronoq_sansio.wire.backlog import Backlog, Waiting
 from cronoq_sansio.wire.credit import Credit, Unfinished
 from cronoq_sansio.wire.floods import Bucket, Pieces
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
@@ -64,10 +66,11 @@ class GrpcServer(GrpcOutput):
         refusal: Refusal | None = None,
         machine: MakeHttp2 = Http2Server,
         unfinished: Unfinished | None = None,
+        waiting: Waiting | None = None,
     ) -> None:
         """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None.
 
-        `unfinished`: what all connections of the process hold.
+        `unfinished`, `waiting`: what all connections of the process hold.
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
@@ -78,6 +81,7 @@ class GrpcServer(GrpcOutput):
             now=now,
         )
         self._credit = Credit(connection, limits.max_message_bytes, Unfinished() if unfinished is None else unfinished)
+        self.backlog = Backlog(Waiting() if waiting is None else waiting, limits.max_message_bytes)
         super().__init__(connection, limits, Stalls(self._credit.withheld), now)
         self._authenticate = authenticate
         self._refusal = refusal
@@ -418,6 +422,7 @@ class GrpcServer(GrpcOutput):
             self.count_encoded(-len(stream.partial))
         stream.call = stream.worker = stream.partial = None
         stream.queue.clear()
+        self.backlog.drop(stream)
         if self._streams.pop(stream.id, None) is not None:
             self._credit.drop(stream)
             self.unpark(stream)

@@ -43,7 +43,7 @@ class Text(GrpcStream):
         data = self.text[: max(0, http2.sendable(self.id))]
         if data:
             http2.send_data(self.id, data)
-            self.progress += 1
+            self.progress += len(data)
             self.text = self.text[len(data) :]
         self.blocked = bool(self.text)
         if not self.blocked:

@@ -47,6 +47,7 @@ class GrpcStream:
         "gzip",
         "headers_sent",
         "id",
+        "kept",
         "need",
         "over",
         "partial",
@@ -100,6 +101,8 @@ class GrpcStream:
         self.partial: bytes | None = None
         """Encoded messages of which only the part up to `sent` is out."""
         self.sent = 0
+        self.kept = 0
+        """Bytes of its answer, as `backlog.py` counts them."""
         self.headers_sent = False
         self.closing = False
         self.abandoned = False
@@ -115,9 +118,9 @@ class GrpcStream:
         """Waits for another stream's message to be sent: see `GrpcServer.count_encoded`."""
         # what `stalls.py` looks at
         self.progress = 0
-        """Bytes of DATA that came, and frames that were sent."""
+        """Bytes of DATA that came, and frames that were sent; once it is closing, bytes of DATA that were sent."""
         self.seen = -1
-        """`progress` at the last look; -1 = there was none since a message began to come."""
+        """`progress` at the last look; -1 = there was none since a message began to come, or the end was decided."""
         self.strikes = 0
         self.reserve = 0
 
@@ -129,10 +132,12 @@ class GrpcStream:
     # --- what the service and the runtime ask for
 
     def reply(self, message: Message) -> None:
-        """Answer a unary call: status OK."""
+        """Answer a unary call: status OK, unless too much waits already."""
         if not self.closing and not self.over:
-            self.queue.append(message)
-            self._end(None)
+            refused = self.connection.backlog.keep(self, message)
+            if refused is None:
+                self.queue.append(message)
+            self._end(refused)
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection; what is queued is dropped, but for events: they came before."""
@@ -190,6 +195,7 @@ class GrpcStream:
 
     def _end(self, rejection: Rejection | None) -> None:
         self.closing = True
+        self.seen = -1
         self.abandoned = False
         self.rejection = rejection
         self.call = None
@@ -221,8 +227,8 @@ class GrpcStream:
                 self.headers_sent = True
                 http2.send_headers(self.id, status.RESPONSE)
             http2.send_data(self.id, data)
-            self.progress += 1
             size = len(data)
+            self.progress += size if self.closing else 1
             if self.queue or self.partial is not None:
                 return size
         if self.closing:

@@ -81,6 +81,11 @@ SLOW_MESSAGE = PeerLimit(
     f"a message brought less than {limits.MIN_MESSAGE_RATE} bytes a second and its stream was reset",
     _SLOW,
 )
+SLOW_ANSWER = PeerLimit(
+    "slow_answer",
+    f"an answer was taken at less than {limits.MIN_MESSAGE_RATE} bytes a second and its stream was reset",
+    _SLOW,
+)
 WORKER_BEHIND = PeerLimit(
     "worker_behind", "a worker does not read and its stream was reset", "look at what keeps the worker from reading"
 )
@@ -116,8 +121,8 @@ KEPT_OUT = PeerLimit(
 ALL = (
     *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, PRIORITIES, UNKNOWN_FRAMES),
     *(WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
-    *(NOT_HTTP2, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, WORKER_BEHIND),
-    *(CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
+    *(NOT_HTTP2, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, SLOW_ANSWER),
+    *(WORKER_BEHIND, CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""
 

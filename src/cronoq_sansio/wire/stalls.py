@@ -10,7 +10,11 @@ message has a reserve of what it should bring within `MESSAGE_GRACE`; a look tak
 it, and what came fills the reserve again. Below nothing the stream is reset. A message of n bytes is therefore here,
 or its stream over, after about 50 s + n / `MIN_MESSAGE_RATE`; from then on `request_timeout` counts, which the service
 keeps. A link may be shared: when many messages are unfinished, all together need not bring more than
-`MIN_MESSAGES_RATE`.
+`MIN_MESSAGES_RATE`. Then a byte fills the reserve by as much more.
+
+The last that a stream has to say, which is all that a unary call ever gets, has to be taken at the same rate, and many
+share it alike: who opens a window by a byte now and then would else have answers kept for ever. Before its end is
+decided a worker stream is held to the bound on its queue, and so is a stream of events.
 
 Time counts by looks, each for one `STALL_SCAN`. The first look at a message takes nothing, nor does one that is late,
 because the process could not run. A stream that waits for credit owes nothing, and the next look at it is the first
@@ -32,7 +36,7 @@ from cronoq_sansio.limits import (
     STALL_SCAN,
     STREAM_STALL_TIMEOUT,
 )
-from cronoq_sansio.wire.peer_limits import SLOW_MESSAGE, STALLED, PeerLimit
+from cronoq_sansio.wire.peer_limits import SLOW_ANSWER, SLOW_MESSAGE, STALLED, PeerLimit
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
@@ -40,7 +44,12 @@ if TYPE_CHECKING:
 _MAX_STRIKES = STREAM_STALL_TIMEOUT // STALL_SCAN
 _RESERVE = MIN_MESSAGE_RATE * MESSAGE_GRACE // SECOND  #: bytes
 _LOOK = STALL_SCAN // SECOND
-_ENDS = {STALLED: "the stream made no progress", SLOW_MESSAGE: "a message came too slowly"}
+_DUE = MIN_MESSAGE_RATE * _LOOK
+_ENDS = {
+    STALLED: "the stream made no progress",
+    SLOW_MESSAGE: "a message came too slowly",
+    SLOW_ANSWER: "the answer was taken too slowly",
+}
 
 
 class Stalls:
@@ -101,15 +110,14 @@ class Stalls:
         if now - look > LATE_TIMER:
             self.arm(now)
             return found
-        sharing = sum(map(_owes, streams))
-        due = _LOOK * min(MIN_MESSAGE_RATE, MIN_MESSAGES_RATE // max(1, sharing))
+        to_bring, to_take = _rate(sum(map(_owes, streams))), _rate(sum(map(_ends, streams)))
         for stream in streams:
             owes = _owes(stream) and stream.id not in self._withheld
             if not (_takes(stream) if stream.unsent else owes):
                 stream.seen = -1
                 continue
             self._look = now + STALL_SCAN
-            limit = _judge(stream, due if owes else 0)
+            limit = _judge(stream, to_take if stream.closing else to_bring if owes else 0)
             if limit is not None:
                 found.append((stream, limit, _ENDS[limit]))
         self._set()
@@ -123,6 +131,16 @@ def _owes(stream: "GrpcStream") -> bool:
     return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
 
 
+def _ends(stream: "GrpcStream") -> bool:
+    """Whether the peer should take the last that the stream has to say."""
+    return stream.closing and stream.unsent and not stream.crowded
+
+
+def _rate(sharing: int) -> int:
+    """Bytes per second of each of so many."""
+    return min(MIN_MESSAGE_RATE, MIN_MESSAGES_RATE // max(1, sharing)) or 1
+
+
 def _takes(stream: "GrpcStream") -> bool:
     """Whether the peer should take what waits to go out.
 
@@ -133,19 +151,21 @@ def _takes(stream: "GrpcStream") -> bool:
     return not stream.crowded
 
 
-def _judge(stream: "GrpcStream", due: int) -> PeerLimit | None:
-    """One look. `due`: bytes that should have come since the last one; 0 = it is not about a message."""
-    came = stream.progress - stream.seen
+def _judge(stream: "GrpcStream", rate: int) -> PeerLimit | None:
+    """One look. `rate`: bytes per second that should have come, or gone, since the last one; 0 = no matter how many."""
+    moved = stream.progress - stream.seen
     if stream.seen < 0:
         stream.seen = stream.progress
         stream.strikes, stream.reserve = 0, _RESERVE
         return None
-    if came:
+    if moved:
         stream.seen = stream.progress
         stream.strikes = 0
     else:
         stream.strikes += 1
         if stream.strikes >= _MAX_STRIKES:
             return STALLED
-    stream.reserve = min(_RESERVE, stream.reserve - due + came) if due else _RESERVE
-    return SLOW_MESSAGE if stream.reserve < 0 else None
+    stream.reserve = min(_RESERVE, stream.reserve - _DUE + moved * MIN_MESSAGE_RATE // rate) if rate else _RESERVE
+    if stream.reserve >= 0:
+        return None
+    return SLOW_ANSWER if stream.closing else SLOW_MESSAGE

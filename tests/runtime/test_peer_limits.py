@@ -67,6 +67,9 @@ FLOODS = {
 }
 
 
+BREACH = raw.HELLO + head(1) + raw.frame(raw.PUSH_PROMISE, raw.END_HEADERS, 1, struct.pack(">L", 2))
+
+
 class Scene:
     """A server, somebody who goes too far, and the others."""
 
@@ -160,6 +163,16 @@ async def something_else(scene: Scene) -> None:
     peer = scene.connect()
     await scene.say(peer, b"\x16\x03\x01\x02\x00\x01")
     assert await scene.hear(peer) == b""
+    peer.close()
+
+
+@of(peer_limits.BROKEN_RULE)
+async def a_client_that_pushes(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, BREACH)
+    (body,) = [body for kind, _, _, body in raw.cut_frames(await scene.hear(peer)) if kind == raw.GOAWAY]
+    assert struct.unpack_from(">L", body, 4) == (1,), "PROTOCOL_ERROR"
+    assert trio.current_time() < 2
     peer.close()
 
 
@@ -271,6 +284,12 @@ def crowd(scene: Scene, count: int, address: str = "192.0.2.7") -> list[MemoryTr
 def called(at: int = 1) -> bytes:
     """A greeting and a call that is admitted; it fails later."""
     return raw.HELLO + head(at, end=True)
+
+
+def submitted() -> bytes:
+    """A greeting and a call that reaches the service."""
+    message = frame(pb.SubmitRequest(task=pb.TaskSpec(pool="default", kind="k")).SerializeToString())
+    return raw.HELLO + head(1) + raw.frame(raw.DATA, raw.END_STREAM, 1, message)
 
 
 @of(peer_limits.CONNECTIONS)
@@ -441,7 +460,7 @@ async def test_connections_that_come_and_go_keep_their_address_out(
     """Unless they call: then there is no bound but that on connections at a time."""
     visits = 0
     while not scene.counted():
-        for address, said in (("192.0.2.7", raw.HELLO), ("198.51.100.1", called())):
+        for address, said in (("192.0.2.7", raw.HELLO), ("198.51.100.1", submitted())):
             peer = scene.connect(address=address)
             await scene.say(peer, said)
             peer.close()

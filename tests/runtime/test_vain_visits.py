@@ -7,7 +7,9 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from cronoq._runtime.statistics import Statistics
 from cronoq_sansio import limits
+from cronoq_sansio.wire import pb
 from tests.runtime.house import SETTINGS
 from tests.runtime.test_peer_limits import BREACH, PING, begin, called, head
 from tests.wire import raw
@@ -66,4 +68,24 @@ async def test_who_breaks_a_rule_now_and_then_is_not_kept_out(autojump_clock: Mo
             await trio.testing.wait_all_tasks_blocked()
         await trio.sleep(1 / 8)
     assert scene.counted() == {"broken_rule": breaches} and breaches > 500
+    nursery.cancel_scope.cancel()
+
+
+async def test_the_statistics_count_calls_that_no_term_has_seen(
+    autojump_clock: MockClock, nursery: trio.Nursery
+) -> None:
+    """And worker streams that were refused, by whomever."""
+    scene = await begin(nursery, SETTINGS)
+    peer = scene.connect()
+    await scene.say(peer, called() + head(3, raw.block(path="/no/such"), end=True))
+    worker = scene.house.caller()
+    stream = await worker.work(slots=1)
+    stream.say(register=pb.Register(pool="default", slots=1, protocol_version=3))
+    await trio.testing.wait_all_tasks_blocked()
+    counted = Statistics(scene.house.server.lobby, scene.house.server.terms).collect()
+    assert {name: count for name, count in counted.items() if name.startswith("calls.")} == {
+        "calls.Tasks.Submit.invalid": 1,
+        "calls.Workers.Work.invalid": 1,
+        "calls.unknown.unimplemented": 1,
+    }
     nursery.cancel_scope.cancel()

@@ -3,8 +3,9 @@
 Performing queues messages in the machines; `flush` writes each touched connection once. What goes wrong with one
 connection ends that connection and is seen by nobody else.
 
-Workers that come and go are logged from here (`worker_log.py`), where every end of a stream passes, whoever ended it and
-wherever that was noticed. A stream that is over before its `Registered` is sent is not a worker. Fires of schedules that did not happen are logged too, see `drop_log.py`.
+Workers that come and go are logged from here (`worker_log.py`), where every end of a stream passes, whoever ended it
+and wherever that was noticed. A stream that is over before its `Registered` is sent is not a worker. Fires of schedules
+that did not happen are logged too, see `drop_log.py`.
 """
 
 from collections.abc import Callable, Sequence
@@ -97,6 +98,8 @@ class Performer:
                         self._registered(action.stream, action.message)
                 elif kind is CloseWorker:
                     sink.close(action.rejection)
+                    if action.rejection is not None:
+                        counts[sink.route.name, action.rejection.code.value] += 1
                     if action.stream in self._workers:
                         self._gone(action)
                 elif kind is StartEvents:

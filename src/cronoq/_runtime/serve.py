@@ -230,6 +230,7 @@ class Server:
             self.lobby.refusal,
             self._http2,
             self._unfinished,
+            self.lobby.calls,
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

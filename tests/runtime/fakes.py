@@ -119,6 +119,7 @@ class FakePerformer:
         self.over = False
         self.answers: dict[str, list[Any]] = {}
         self.on_say: Callable[[str], None] = lambda _text: None
+        self.ticks = 0
         self._arisen: list[Any] = []
 
     def perform(self, actions: Sequence[Any]) -> None:
@@ -134,6 +135,9 @@ class FakePerformer:
 
     def hold(self, calls: bool, workers: bool) -> None:
         self.held = (calls, workers)
+
+    def tick(self) -> None:
+        self.ticks += 1
 
     def ended(self) -> None:
         self.over = True

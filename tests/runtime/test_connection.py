@@ -104,6 +104,7 @@ class FakeLobby:
         self.answers: dict[bytes, bytes] = {}
         self.calls = 0
         self.limits: list[tuple[str, str]] = []
+        self.serving = True
 
     def enter(self, connection: Connection) -> None:
         self.connections[connection] = None

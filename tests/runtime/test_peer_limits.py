@@ -67,6 +67,9 @@ FLOODS = {
 }
 
 
+BREACH = raw.HELLO + head(1) + raw.frame(raw.PUSH_PROMISE, raw.END_HEADERS, 1, struct.pack(">L", 2))
+
+
 class Scene:
     """A server, somebody who goes too far, and the others."""
 
@@ -160,6 +163,16 @@ async def something_else(scene: Scene) -> None:
     peer = scene.connect()
     await scene.say(peer, b"\x16\x03\x01\x02\x00\x01")
     assert await scene.hear(peer) == b""
+    peer.close()
+
+
+@of(peer_limits.BROKEN_RULE)
+async def a_client_that_pushes(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, BREACH)
+    (body,) = [body for kind, _, _, body in raw.cut_frames(await scene.hear(peer)) if kind == raw.GOAWAY]
+    assert struct.unpack_from(">L", body, 4) == (1,), "PROTOCOL_ERROR"
+    assert trio.current_time() < 2
     peer.close()
 
 
@@ -297,6 +310,12 @@ def called(at: int = 1) -> bytes:
     return raw.HELLO + head(at, end=True)
 
 
+def submitted() -> bytes:
+    """A greeting and a call that reaches the service."""
+    message = frame(pb.SubmitRequest(task=pb.TaskSpec(pool="default", kind="k")).SerializeToString())
+    return raw.HELLO + head(1) + raw.frame(raw.DATA, raw.END_STREAM, 1, message)
+
+
 @of(peer_limits.CONNECTIONS)
 async def all_places_are_taken(scene: Scene) -> None:
     for peer in crowd(scene, 9):
@@ -357,11 +376,12 @@ async def begin(nursery: trio.Nursery, settings: Settings) -> Scene:
 
 
 NO_FLOODS = [limit for limit in PLAYS if not limit.flood and limit is not peer_limits.KEPT_OUT]
-TLS_ONLY = {peer_limits.HANDSHAKE}
+ELSEWHERE = {peer_limits.HANDSHAKE, peer_limits.HTTP_FRAMES}
+"""Met with TLS alone, and on the HTTP port: test_server_tls.py, test_http.py."""
 
 
 def test_every_limit_has_a_test() -> None:
-    assert set(PLAYS) | TLS_ONLY == set(peer_limits.ALL)
+    assert set(PLAYS) | ELSEWHERE == set(peer_limits.ALL)
     assert len({limit.name for limit in peer_limits.ALL}) == len(peer_limits.ALL)
 
 
@@ -493,7 +513,7 @@ async def test_connections_that_come_and_go_keep_their_address_out(
     """Unless they call: then there is no bound but that on connections at a time."""
     visits = 0
     while not scene.counted():
-        for address, said in (("192.0.2.7", raw.HELLO), ("198.51.100.1", called())):
+        for address, said in (("192.0.2.7", raw.HELLO), ("198.51.100.1", submitted())):
             peer = scene.connect(address=address)
             await scene.say(peer, said)
             peer.close()

@@ -268,4 +268,5 @@ def test_no_stream_follows_the_last_one() -> None:
     for stream_id in (2**31 - 1, 2**31 + 1):
         data = b"".join(frame[:5] + struct.pack(">L", stream_id) + frame[9:] for frame in whole)
         events = machine.receive(data, START)
-    assert events == [Failed("HEADERS on a stream that was not opened")] and machine.closed
+    (event,) = events
+    assert isinstance(event, Failed) and event.reason == "HEADERS on a stream that was not opened" and machine.closed

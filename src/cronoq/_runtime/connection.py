@@ -27,10 +27,9 @@ from cronoq_sansio.limits import (
     MIN_READ,
     READ_SIZE,
     STREAM_STALL_TIMEOUT,
-    USELESS_CONNECTION,
     WRITE_SIZE,
 )
-from cronoq_sansio.service.messages import Shutdown
+from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerSent
 from cronoq_sansio.wire.peer_limits import KEPT_OUT, UNREAD, PeerLimit
 
 if TYPE_CHECKING:
@@ -41,6 +40,8 @@ if TYPE_CHECKING:
 log = get_logger("connection")
 
 _LARGE = 4 * MIN_READ  #: a read that may be worth a look at what of it was useless: some 1,000 frames
+
+_USEFUL = (CallReceived, WorkerSent)
 
 
 class Connection:
@@ -62,6 +63,7 @@ class Connection:
         "_scope",
         "_transport",
         "_unsent",
+        "_useful",
         "_writer",
         "dismissed",
         "guest",
@@ -95,6 +97,7 @@ class Connection:
         self._reading = False
         """What was read is being handled: the machine knows the time."""
         self._debt = 0
+        self._useful = False
         self._portion = READ_SIZE
         """Bytes of the next read."""
         self.peer = peer
@@ -138,6 +141,11 @@ class Connection:
     def proven(self) -> bool:
         """A call of the peer was admitted."""
         return self._machine.proven
+
+    @property
+    def vain(self) -> bool:
+        """Nothing of the peer came to anything: no call and no message of a worker was complete."""
+        return not self._useful
 
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing, with what their end by a limit counts."""
@@ -244,6 +252,8 @@ class Connection:
         if len(data) > _LARGE and self.guest is not None:
             self.guest.settle()  # whoever floods through many connections at a time does so in turns
         self._flushed = False
+        if not self._useful:
+            self._look_for_use(events)
         if events:
             self._reading = True
             self._lobby.handle(self, events, now)
@@ -255,6 +265,11 @@ class Connection:
                 self._rearm()
         if len(data) >= MIN_READ:
             self._note_cost(self._clock.now() - now)
+
+    def _look_for_use(self, events: list[Any]) -> None:
+        """Whoever is admitted while no term serves is turned away for that: it is no fault of the peer."""
+        if any(type(event) in _USEFUL for event in events) or (self._machine.proven and not self._lobby.serving):
+            self._useful = True
 
     def _note_cost(self, spent: int) -> None:
         """Small frames cost much per byte: others wait less for the next ones."""
@@ -289,8 +304,8 @@ class Connection:
         exceeded = self._machine.exceeded
         while exceeded:
             limit = exceeded.pop()
-            if limit.flood:
-                self._debt = USELESS_CONNECTION
+            if limit.debt:
+                self._debt = limit.debt
                 if self.guest is not None:
                     self.guest.settle()
             self._lobby.exceeded(limit, self.peer)

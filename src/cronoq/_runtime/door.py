@@ -73,6 +73,11 @@ class Guest:
         """A call of this one was admitted."""
         return self.connection is not None and self.connection.proven
 
+    @property
+    def vain(self) -> bool:
+        """Nothing of this one came to anything."""
+        return self.connection is None or self.connection.vain
+
     def unwelcome(self) -> bool:
         """No call was admitted so far, and whoever comes from there is kept out now."""
         return not self.proven and self._door.keeps_out(self.peer)
@@ -132,7 +137,7 @@ class Door:
 
     def leave(self, guest: Guest) -> None:
         """The connection is over."""
-        if not guest.proven:
+        if guest.vain:
             guest.wasted += USELESS_VISIT
         self.charge(guest)
         self._peers.leave(guest)

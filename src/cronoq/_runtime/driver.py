@@ -55,6 +55,9 @@ class Performer(Protocol):
     def hold(self, calls: bool, workers: bool) -> None:
         """Stop (True) or go on (False) giving flow-control credit to calls and to worker streams."""
 
+    def tick(self) -> None:
+        """Some time has passed."""
+
     def ended(self) -> None:
         """The term is over: nothing that is open is answered by it any more."""
 
@@ -232,6 +235,7 @@ class Driver:
 
     def _check(self, now: int) -> None:
         self._slow.tick()
+        self._performer.tick()
         self.committer.check(now)
 
     def _follow_wall_clock(self) -> None:

@@ -35,7 +35,7 @@ class Lobby:
         self.connections: dict[Connection, None] = {}
         """In the order in which they were accepted."""
         self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
-        """Calls that reached a term or this place, by method and outcome: `ok` or the code of the rejection."""
+        """Calls that were answered, by method and outcome: `ok` or the code of the rejection."""
         self.peer_log = PeerLog(clock)
         self._clock = clock
         self._driver: Driver | None = None
@@ -86,6 +86,7 @@ class Lobby:
                 sink.reject(self._refusal)
             elif type(event) is WorkerConnected:
                 sink = event.stream.sink
+                self.calls[sink.route.name, self._refusal.code.value] += 1
                 sink.close(self._refusal)
 
     def exceeded(self, limit: PeerLimit, peer: str) -> None:

@@ -3,16 +3,16 @@
 Performing queues messages in the machines; `flush` writes each touched connection once. What goes wrong with one
 connection ends that connection and is seen by nobody else.
 
-Workers that come and go are logged here, where every end of a stream passes, whoever ended it and wherever that was
-noticed. A stream that is over before its `Registered` is sent is not a worker, so a peer cannot fill the log with them.
-Fires of schedules that did not happen are logged too, see `drop_log.py`.
+Workers that come and go are logged from here (`worker_log.py`), where every end of a stream passes, whoever ended it
+and wherever that was noticed. A stream that is over before its `Registered` is sent is not a worker. Fires of schedules
+that did not happen are logged too, see `drop_log.py`.
 """
 
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cronoq._observe.logs import get_logger
 from cronoq._runtime.drop_log import DropLog
+from cronoq._runtime.worker_log import WorkerLog
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.limits import MAX_LOGGED_LABELS
 from cronoq_sansio.service.messages import (
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from cronoq._runtime.connection import Connection
     from cronoq._runtime.lobby import Lobby
 
-log = get_logger("worker")
-
 
 class Performer:
     """What a term does to the outside world. One per term; the connections outlive it."""
@@ -53,6 +51,7 @@ class Performer:
         self._touched: list[Connection] = []
         self._counts = lobby.calls
         self._drops = DropLog()
+        self._log = WorkerLog()
         self._workers: dict[WorkerStream, dict[str, Any]] = {}
         """What the log said of each registered worker: it says the same of its end."""
 
@@ -69,6 +68,7 @@ class Performer:
                 self.ask(action.query)
                 continue
             elif kind is StopFinished:
+                self._log.close()
                 self._stopped()
                 continue
             elif kind is SendEvent:
@@ -98,6 +98,8 @@ class Performer:
                         self._registered(action.stream, action.message)
                 elif kind is CloseWorker:
                     sink.close(action.rejection)
+                    if action.rejection is not None:
+                        counts[sink.route.name, action.rejection.code.value] += 1
                     if action.stream in self._workers:
                         self._gone(action)
                 elif kind is StartEvents:
@@ -139,11 +141,16 @@ class Performer:
         """Stop (True) or go on (False) giving flow-control credit to calls and to worker streams."""
         self._lobby.hold(calls, workers)
 
+    def tick(self) -> None:
+        """Called now and then: tell of workers that had no line."""
+        self._log.tick()
+
     def ended(self) -> None:
         """The term ended otherwise than by a graceful stop."""
         for connection in self._touched:
             connection.touched = False
         self._touched = []
+        self._log.close()
         self._lobby.lost()
 
     def _registered(self, stream: WorkerStream, message: Registered) -> None:
@@ -152,12 +159,12 @@ class Performer:
             sink: Any = stream.sink
             fields["peer"] = sink.connection.owner.peer
             self._workers[stream] = fields
-            log.info("a worker registered", **fields, slots=message.slots)
+            self._log.registered(fields, message.slots)
 
     def _gone(self, action: CloseWorker) -> None:
         fields = self._workers.pop(action.stream)
         why = action.why or (action.rejection.message if action.rejection is not None else "")
-        log.info("a worker disconnected", **fields, why=why)
+        self._log.disconnected(fields, why)
 
 
 def worker_fields(stream: WorkerStream) -> dict[str, Any]:

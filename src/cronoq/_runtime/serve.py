@@ -232,6 +232,7 @@ class Server:
             self._http2,
             self._unfinished,
             self._waiting,
+            self.lobby.calls,
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

@@ -9,6 +9,7 @@ What a peer may make us keep is bounded in `credit.py` and `backlog.py`, how lon
 and `http2.py`.
 """
 
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -34,7 +35,7 @@ from cronoq_sansio.wire.credit import Credit, Unfinished
 from cronoq_sansio.wire.floods import Bucket, Pieces
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader, sole
-from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Refused, look
+from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Outcome, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_output import GrpcOutput
 from cronoq_sansio.wire.grpc_refusal import Text
@@ -43,6 +44,7 @@ from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
 from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
+from cronoq_sansio.wire.protobuf_codec import Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 
@@ -67,10 +69,13 @@ class GrpcServer(GrpcOutput):
         machine: MakeHttp2 = Http2Server,
         unfinished: Unfinished | None = None,
         waiting: Waiting | None = None,
+        calls: dict[Outcome, int] | None = None,
     ) -> None:
         """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None.
 
-        `unfinished`, `waiting`: what all connections of the process hold.
+        `unfinished`, `waiting`: what all connections of the process hold. `calls`: where calls are counted that fail
+        before any event tells of them, and worker streams that end for what came on them; an entry that is missing is
+        made.
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
@@ -85,6 +90,7 @@ class GrpcServer(GrpcOutput):
         super().__init__(connection, limits, Stalls(self._credit.withheld), now)
         self._authenticate = authenticate
         self._refusal = refusal
+        self._outcomes = defaultdict(int) if calls is None else calls
         self._calls: dict[int, QuickCall] = {}
         """Calls that were recognised whole and are not answered."""
         self._streams: dict[int, GrpcStream] = {}
@@ -153,7 +159,7 @@ class GrpcServer(GrpcOutput):
                 return
         refused = None if self._refusal is None else self._refusal()
         if refused is not None or admitted.fault is not None:
-            self._reject(event.stream_id, refused or admitted.fault)  # type: ignore[arg-type]
+            self._reject(event.stream_id, admitted.route, refused or admitted.fault)  # type: ignore[arg-type]
             return
         route, timeout = admitted.route, admitted.timeout
         deadline = None if timeout is None else self._now + timeout
@@ -163,7 +169,7 @@ class GrpcServer(GrpcOutput):
             # The usual case: the whole call is one message, not compressed.
             decoded = route.decode(data[PREFIX_SIZE:], self._limits)  # type: ignore[misc]
             if type(decoded) is Rejection:
-                self._reject(event.stream_id, decoded)
+                self._reject(event.stream_id, route, decoded)
                 return
             quick = QuickCall(self, event.stream_id, route, admitted.principal)
             call = quick.call = Call(quick)
@@ -199,8 +205,9 @@ class GrpcServer(GrpcOutput):
         self.proven = True
         return found
 
-    def _reject(self, stream_id: int, rejection: Rejection) -> None:
+    def _reject(self, stream_id: int, route: Route, rejection: Rejection) -> None:
         """The whole answer to a call of which nothing is kept."""
+        self._outcomes[route.name, rejection.code.value] += 1
         self.http2.send_headers(stream_id, status.RESPONSE, status.trailers(rejection), end=True)
 
     def _refuse(self, stream_id: int, refused: Refused) -> None:
@@ -208,6 +215,7 @@ class GrpcServer(GrpcOutput):
             self._given_up = True
             self.give_up(peer_limits.REFUSED_CALLS)
             return
+        self._outcomes[refused.outcome] += 1
         if not refused.text:
             self.http2.send_headers(stream_id, refused.fields, refused.trailers, end=True)
             return
@@ -246,17 +254,17 @@ class GrpcServer(GrpcOutput):
             self._pieces.note(stream, len(data), self._now)
         for message in found:
             if isinstance(message, Rejection):
-                stream.reject(message)
+                self._fail(stream, message)
                 return
             if stream.request is not None:
-                stream.reject(invalid(f"{stream.route.name} takes one message, not several"))
+                self._fail(stream, invalid(f"{stream.route.name} takes one message, not several"))
                 return
             stream.request = message
         self._credit.count(stream, reader.buffered + len(stream.request or b""))
         if self._credit.overdrawn(stream):
             self._credit.drop(stream)
             stream.reader = stream.request = None
-            stream.reject(_CROWDED)
+            self._fail(stream, _CROWDED)
             return
         self._stalls.arm(self._now)
 
@@ -295,14 +303,14 @@ class GrpcServer(GrpcOutput):
             return
         request = stream.request
         if request is None or incomplete:
-            stream.reject(invalid("the call ended without a complete message"))
+            self._fail(stream, invalid("the call ended without a complete message"))
             return
         stream.request = None
         self._credit.count(stream, 0)
         assert stream.route.decode is not None
         decoded = stream.route.decode(request, self._limits)
         if isinstance(decoded, Rejection):
-            stream.reject(decoded)
+            self._fail(stream, decoded)
             return
         call = stream.call = Call(stream)
         events.append(CallReceived(call, stream.principal, decoded, stream.deadline))
@@ -312,9 +320,9 @@ class GrpcServer(GrpcOutput):
         if stream.worker is not None:
             events.append(WorkerGone(stream.worker, _WORKER_ENDED))
         if incomplete:
-            stream.reject(invalid("the stream ended within a message"))
+            self._fail(stream, invalid("the stream ended within a message"))
         elif stream.reader is None:
-            stream.reject(invalid("the stream ended without a message; the first one must be Register"))
+            self._fail(stream, invalid("the stream ended without a message; the first one must be Register"))
         else:
             stream.abandon()
 
@@ -433,6 +441,11 @@ class GrpcServer(GrpcOutput):
             events.append(WorkerGone(stream.worker, rejection.message))
         self._credit.drop(stream)
         stream.reader = stream.request = None
+        self._fail(stream, rejection)
+
+    def _fail(self, stream: GrpcStream, rejection: Rejection) -> None:
+        """A call of which the service knows nothing, or a worker's stream, ends for what its peer has sent."""
+        self._outcomes[stream.route.name, rejection.code.value] += 1
         stream.reject(rejection)
 
     def _end_stream(self, stream: GrpcStream, why: str, events: list[ServiceEvent]) -> None:

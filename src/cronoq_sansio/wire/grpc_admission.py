@@ -15,6 +15,10 @@ from cronoq_sansio.wire.hpack_tables import Field
 from cronoq_sansio.wire.metadata import Headers, application_metadata, is_grpc, parse_timeout
 from cronoq_sansio.wire.protobuf_codec import ROUTES, Route
 
+Outcome = tuple[str, str]
+"""Of a call, for counters: its method, and `ok` or the code of the rejection."""
+UNKNOWN = "unknown"
+"""In place of a method that there is not: whoever asks for it chooses its name."""
 Authenticate = Callable[[Headers], Principal | Rejection]
 _MAX_PATH = 256  #: bytes of a path that an error repeats: a path of one byte, by its index, may be one of 4 KiB
 _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
@@ -47,15 +51,16 @@ class Admitted:
 class Refused:
     """What somebody is told who may not."""
 
-    __slots__ = ("authenticate", "fields", "text", "trailers")
+    __slots__ = ("authenticate", "fields", "outcome", "text", "trailers")
 
-    def __init__(self, fields: Sequence[Field], text: bytes, trailers: Headers) -> None:
+    def __init__(self, fields: Sequence[Field], text: bytes, trailers: Headers, outcome: Outcome) -> None:
         self.authenticate: Authenticate | None = None
         """Whoever has looked."""
         self.fields = fields
         self.text = text
         """Content for somebody who does not speak gRPC; where there is none, all is one block."""
         self.trailers = trailers
+        self.outcome = outcome
 
 
 def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused:
@@ -66,7 +71,9 @@ def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused
         found = _judge(fields, headers, authenticate)
         if isinstance(found, Admitted):
             return found
-        refused = Refused(status.RESPONSE, b"", status.trailers(found))
+        route = ROUTES.get(fields.get(b":path", b""))
+        outcome = UNKNOWN if route is None else route.name, found.code.value
+        refused = Refused(status.RESPONSE, b"", status.trailers(found), outcome)
     refused.authenticate = authenticate
     return refused
 
@@ -111,4 +118,5 @@ def _refuse_http(fields: dict[bytes, bytes], count: int) -> Refused | None:
 
 def _http(fields: dict[bytes, bytes], code: int, message: str) -> Refused:
     text = b"" if fields.get(b":method") == b"HEAD" else message.encode() + b"\n"  # RFC 9110 section 9.3.2
-    return Refused(status.http_refusal(code), text, status.trailers(invalid(message)))
+    rejection = invalid(message)
+    return Refused(status.http_refusal(code), text, status.trailers(rejection), (UNKNOWN, rejection.code.value))

@@ -161,9 +161,16 @@ class H2Server(ServerTimers):
             if self.closed:
                 return
             if isinstance(item, Fault):
-                self._fail(item.code, item.reason, events, None if self._greeted else peer_limits.NOT_HTTP2)
+                self._fail(item.code, item.reason, events, self._limit_of(item))
             else:
                 self._receive_frame(item, events)
+
+    def _limit_of(self, fault: Fault) -> PeerLimit:
+        if not self._greeted:
+            return peer_limits.NOT_HTTP2
+        if fault.code == frames.ENHANCE_YOUR_CALM:
+            return peer_limits.HEADER_BYTES
+        return peer_limits.broken(fault.reason)
 
     def _receive_frame(self, frame: Frame, events: list[Event]) -> None:
         if frame.kind == frames.GOAWAY:
@@ -180,7 +187,8 @@ class H2Server(ServerTimers):
                     handler(self, event, events)
         except (ProtocolError, HyperframeError) as error:
             # Not the error's text: it may name addresses of this process.
-            self._abandon(f"the peer broke HTTP/2: {type(error).__name__}", events)
+            rule = type(error).__name__
+            self._abandon(f"the peer broke HTTP/2: {rule}", events, peer_limits.broken(rule))
 
     def _on_request(self, event: RequestReceived, events: list[Event]) -> None:
         stream_id = event.stream_id
@@ -405,14 +413,14 @@ class H2Server(ServerTimers):
         if self._peer_leaves and not self._open:
             self.finish()
 
-    def _fail(self, code: int, reason: str, events: list[Event], limit: PeerLimit | None = None) -> None:
+    def _fail(self, code: int, reason: str, events: list[Event], limit: PeerLimit) -> None:
         """The peer broke a rule that h2 does not know."""
         if not self._dead:
             if self._greeted:
                 self._goaway(self._last_stream, code, reason.encode())
             self._abandon(reason, events, limit)
 
-    def _abandon(self, reason: str, events: list[Event], limit: PeerLimit | None = None) -> None:
+    def _abandon(self, reason: str, events: list[Event], limit: PeerLimit) -> None:
         self._pull()
         self._dead = self.closed = True
         self._open.clear()

@@ -156,7 +156,8 @@ class Http2Server(Http2Connection, ServerTimers):
             if self.unsent > limits.MAX_UNSENT:
                 raise Exceeded(peer_limits.UNREAD_REPLIES)
         except Fault as fault:
-            self._fail(fault.code, fault.reason, fault.limit if isinstance(fault, Exceeded) else None, events)
+            limit = fault.limit if isinstance(fault, Exceeded) else peer_limits.broken(fault.reason)
+            self._fail(fault.code, fault.reason, limit, events)
         if self._block_stream or self._buffer:
             self._watch_headers()
         else:
@@ -463,7 +464,7 @@ class Http2Server(Http2Connection, ServerTimers):
             if self._peer_leaves:
                 self.finish()
 
-    def _fail(self, code: int, reason: str, limit: PeerLimit | None, events: list[Any]) -> None:
+    def _fail(self, code: int, reason: str, limit: PeerLimit, events: list[Any]) -> None:
         if self._failed:
             return
         if self._seen == len(PREFACE):

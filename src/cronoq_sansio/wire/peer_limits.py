@@ -4,6 +4,8 @@ Whoever exceeds one of these loses a connection, or a stream where it says so; n
 its reason, are in `limits.py`.
 """
 
+from dataclasses import replace
+
 from cronoq_sansio import limits
 from cronoq_sansio.clock import seconds
 from cronoq_sansio.values import value
@@ -24,6 +26,8 @@ class PeerLimit:
     """Frames that cost us and that no peer needs: those that send them again and again are kept out for a while."""
     usual: bool = False
     """Happens to peers that mean well, too, so there is no line in the log."""
+    debt: int = 0
+    """Useless frames that the end of a connection by this counts as, beside its own."""
 
 
 _HOSTILE = "it is hostile or broken: find out what runs there; if it goes on, keep the address out with a firewall"
@@ -31,7 +35,7 @@ _SLOW = "look at the network between, and at what runs there: it may be no gRPC 
 
 
 def _flood(name: str, says: str, remedy: str = _HOSTILE) -> PeerLimit:
-    return PeerLimit(name, says, remedy, flood=True)
+    return PeerLimit(name, says, remedy, flood=True, debt=limits.USELESS_CONNECTION)
 
 
 RESETS = _flood("resets", "too many streams are reset")
@@ -64,6 +68,13 @@ NOT_HTTP2 = PeerLimit(
     "not_http2",
     "the peer does not speak HTTP/2",
     "it may speak HTTP/1.1, or TLS to a port without it, or no TLS to one with it: look at its address of the server",
+)
+BROKEN_RULE = PeerLimit(
+    "broken_rule",
+    "a rule of HTTP/2 was broken",
+    "find out what runs there: another version of its HTTP/2 library may keep the rule; if it comes back again and"
+    " again, it is hostile: keep the address out with a firewall",
+    debt=limits.USELESS_BREACH,
 )
 PREFACE = PeerLimit("preface", f"no HTTP/2 preface and SETTINGS within {seconds(limits.PREFACE_TIMEOUT):g} s", _SLOW)
 HEADERS = PeerLimit("headers", f"header block not complete within {seconds(limits.HEADERS_TIMEOUT):g} s", _SLOW)
@@ -121,10 +132,15 @@ KEPT_OUT = PeerLimit(
 ALL = (
     *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, PRIORITIES, UNKNOWN_FRAMES),
     *(WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
-    *(NOT_HTTP2, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, SLOW_ANSWER),
-    *(WORKER_BEHIND, CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
+    *(NOT_HTTP2, BROKEN_RULE, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, SLOW_ANSWER),
+    *(WORKER_BEHIND, HTTP_FRAMES, CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""
+
+
+def broken(rule: str) -> PeerLimit:
+    """`BROKEN_RULE`, and which one it was."""
+    return replace(BROKEN_RULE, says=f"{BROKEN_RULE.says}: {rule}")
 
 
 class Exceeded(Fault):

@@ -5,7 +5,8 @@
 - Frames that cost us and carry nothing (`floods.py`) are counted per connection, so somebody who is about to exceed a
   limit, or has, would simply connect again. So what a connection leaves unpaid is held against its address, and while
   that is too much nobody else from there is let in, and who has not had a call yet is closed before anything more of
-  it is looked at. It is forgiven at `PEER_USELESS_RATE`.
+  it is looked at. It is forgiven at `PEER_USELESS_RATE`. Ends that cost no frames count like some: a rule of HTTP/2
+  that was broken, and a connection that came to nothing, although its calls were admitted.
 
 Whoever is refused hears nothing. After our SETTINGS and a GOAWAY that says why, grpcio, for one, takes it for a
 connection that has worked, and tries again at once, about five hundred times a second; after nothing it waits, longer

@@ -208,15 +208,13 @@ class Engine:
         due = self.retries.next()
         if due is not None and (earliest is None or due < earliest):
             earliest = due
-        if self.dependencies.any or self.dependencies.unsettled:
-            earliest = _earlier(earliest, self.dependencies.next_timeout())
+        earliest = _earlier(earliest, self.dependencies.next_timeout())
         if self.starts.count:
             earliest = _earlier(earliest, self.starts.next_timeout(self))
         if not self._held:  # while dispatch is held back nothing is called, and no schedule fires
             if self.recurring.armed:
                 earliest = _earlier(earliest, self.recurring.next_timeout(self))
-            if self.resources.any:
-                earliest = _earlier(earliest, self.resources.next_timeout())
+            earliest = _earlier(earliest, self.resources.next_timeout())
         return earliest
 
     # --- looking

@@ -26,9 +26,8 @@ class Clock:
 
     def now(self) -> int:
         """Nanoseconds, never going back."""
-        return self._zero + round(
-            self._monotonic() * SECOND
-        )  # not `int`: at a deadline it could be short of it for ever
+        # Rounded and not cut off, or a clock that stands at a deadline would be short of it for ever.
+        return self._zero + round(self._monotonic() * SECOND)
 
     def deadline(self, when: int) -> float:
         """The instant `when` of the `now` scale as the event loop names it, for cancel scopes."""

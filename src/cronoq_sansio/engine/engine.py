@@ -204,10 +204,7 @@ class Engine:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
         if self._more:
             return self.now
-        earliest = self.leases.next_timeout()
-        due = self.retries.next()
-        if due is not None and (earliest is None or due < earliest):
-            earliest = due
+        earliest = _earlier(self.leases.next_timeout(), self.retries.next())
         earliest = _earlier(earliest, self.dependencies.next_timeout())
         if self.starts.count:
             earliest = _earlier(earliest, self.starts.next_timeout(self))

@@ -34,7 +34,7 @@ from cronoq_sansio.wire.backlog import Backlog, Waiting
 from cronoq_sansio.wire.credit import Credit, Unfinished
 from cronoq_sansio.wire.floods import Bucket, Pieces
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
-from cronoq_sansio.wire.framing import PREFIX, PREFIX_SIZE, MessageReader, sole
+from cronoq_sansio.wire.framing import MessageReader, sole
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Outcome, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_output import GrpcOutput
@@ -50,7 +50,6 @@ from cronoq_sansio.wire.stalls import Stalls
 
 Refusal = Callable[[], Rejection | None]
 
-_prefix = PREFIX.unpack_from
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
 _CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
@@ -163,11 +162,9 @@ class GrpcServer(GrpcOutput):
             return
         route, timeout = admitted.route, admitted.timeout
         deadline = None if timeout is None else self._now + timeout
-        data = event.data
-        size = len(data) - PREFIX_SIZE
-        if size >= 0 and route.unary and size <= self._limits.max_message_bytes and _prefix(data) == (0, size):
-            # The usual case: the whole call is one message, not compressed.
-            decoded = route.decode(data[PREFIX_SIZE:], self._limits)  # type: ignore[misc]
+        message = sole(event.data, self._limits.max_message_bytes) if route.unary else None
+        if message is not None:  # the usual case: the whole call is one message, not compressed
+            decoded = route.decode(message, self._limits)  # type: ignore[misc]
             if type(decoded) is Rejection:
                 self._reject(event.stream_id, route, decoded)
                 return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hpack import Encoder
 
 from cronoq_sansio.values import value
-from cronoq_sansio.wire.http2_fields import content_length, request_fault
+from cronoq_sansio.wire.http2_fields import content_length, request_fault, trailers_fault
 from tests.wire import raw
 from tests.wire.http2_pair import Outcome
 from tests.wire.http2_scripts import REQUEST, Step
@@ -66,13 +66,18 @@ def _target(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
 
 def _field_characters(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     fields = _fields(theirs)
-    return (
-        bool(ours.resets) and fields is not None and request_fault(fields).startswith(("a field name", "a field value"))
-    )
+    fault = ""
+    if fields is not None:
+        fault = request_fault(fields)
+    elif theirs.trailers is not None:
+        fault = trailers_fault(theirs.trailers.fields)
+    return bool(ours.resets) and fault.startswith(("a field name", "a field value"))
 
 
 def _ends_too_soon(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     fields = _fields(theirs)
+    if theirs.trailers is not None:
+        return bool(ours.resets) and theirs.trailers.owed and not trailers_fault(theirs.trailers.fields)
     if fields is None or not ours.resets or request_fault(fields):
         return False
     length = content_length(fields)
@@ -82,6 +87,11 @@ def _ends_too_soon(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
 def _long_length(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
     fields = _fields(theirs)
     return fields is not None and bool(ours.resets) and not request_fault(fields) and content_length(fields) is None
+
+
+def _length_in_trailers(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
+    trailers = ours.trailers
+    return trailers is not None and theirs.failed and not ours.resets and content_length(trailers.fields) is None
 
 
 def _no_authority(_frame: bytes, ours: Outcome, theirs: Outcome) -> bool:
@@ -193,7 +203,7 @@ DIFFERENCES = (
         (request(1, (b"x", b"bell\x07")),),
     ),
     Difference(
-        "a request that ends with its headers, and says that it has content",
+        "a request that ends with its headers or trailers, and says that it has more content",
         "8.1.1",
         "malformed",
         "not looked at",
@@ -207,6 +217,14 @@ DIFFERENCES = (
         "taken",
         _long_length,
         (request(1, (b"content-length", b"9" * 20)),),
+    ),
+    Difference(
+        "a content-length in trailers that is no length",
+        "RFC 9110 6.5.1",
+        "dropped, as all that is in trailers",
+        "ends the connection",
+        _length_in_trailers,
+        (request(), head((b"content-length", b"none"), flags=5)),
     ),
     Difference(
         "a request with neither authority nor host",

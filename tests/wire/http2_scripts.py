@@ -82,6 +82,17 @@ MALFORMED: list[list[tuple[bytes, bytes]]] = [
     [*REQUEST, (b"content-length", b"5"), (b"content-length", b"5")],
     [*REQUEST, (b"content-length", b"99999999999999999999")],
 ]
+ENDS: list[list[tuple[bytes, bytes]]] = [
+    TRAILERS,
+    TRAILERS,
+    [],
+    [(b"x-name", b"bell\x07")],
+    [(b"x name", b"1")],
+    [(b":status", b"200")],
+    [(b"te", b"gzip")],
+    [(b"content-length", b"5")],
+]
+"""Trailers."""
 BODIES = [b"", b"x", b"12345", b"\0" * 40, b"y" * 5_000, b"z" * 16_384, b"w" * 65_536]
 SETTINGS_BODIES = [
     struct.pack(">HL", name, number)
@@ -164,6 +175,26 @@ class Writer:
         body = padded(body, pad)[: 65_536 + (pad == 9)] if pad else body
         self.steps.append(raw.frame(raw.DATA, flags, stream_id, body))
 
+    def message(
+        self,
+        length: bytes | None,
+        body: bytes,
+        served: str | None,
+        ends: list[tuple[bytes, bytes]],
+        pieces: int,
+        order: int,
+    ) -> None:
+        """A request with content and trailers, and what the service does with it at some time."""
+        stream_id = self.following
+        self.open([*REQUEST, (b"content-length", length)] if length else REQUEST, False, 0, False, 1, False)
+        places = [len(self.steps)]
+        self.data(stream_id, body, False, 0)
+        places.append(len(self.steps))
+        self.headers(stream_id, ends, True, 0, False, pieces)
+        places.append(len(self.steps))
+        if served is not None:
+            self.steps.insert(places[min(order, 2)], (served, stream_id))
+
     def damage(self, which: int, at: int, by: int) -> None:
         """Change a byte of a frame."""
         places = [place for place, step in enumerate(self.steps) if isinstance(step, bytes)]
@@ -196,6 +227,15 @@ _usual = st.one_of(
         st.just("open"), st.just(REQUEST), st.just(False), st.just(0), st.just(False), st.just(1), st.just(False)
     ),
     st.tuples(st.just("headers"), _which, _fields, _flag, _pad, _rarely, _pieces),
+    st.tuples(
+        st.just("message"),
+        st.sampled_from([None, b"0", b"5", b"5", b"40"]),
+        st.sampled_from(BODIES[:4]),
+        st.sampled_from([None, "answer", "start", "reset"]),
+        st.sampled_from(ENDS),
+        _pieces,
+        st.integers(0, 3),
+    ),
     st.tuples(st.just("data"), _which, st.sampled_from(BODIES), _flag, _pad),
     st.tuples(st.just("data"), st.just(3), st.sampled_from(BODIES), _flag, _pad),
     st.tuples(st.just("reset"), _which, st.sampled_from([4, 4, 4, 3])),
@@ -234,6 +274,7 @@ _WRITERS: dict[str, Any] = {
     "open": Writer.open,
     "damage": Writer.damage,
     "swap": Writer.swap,
+    "message": Writer.message,
     "headers": lambda writer, which, *rest: writer.headers(writer.stream(which), *rest),
     "data": lambda writer, which, *rest: writer.data(writer.stream(which), *rest),
     "reset": lambda writer, which, size: writer.steps.append(

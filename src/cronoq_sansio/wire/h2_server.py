@@ -230,7 +230,8 @@ class H2Server(ServerTimers):
 
     def _on_trailers(self, event: TrailersReceived, events: list[Event]) -> None:
         if event.stream_id in self._open:
-            events.append(Data(event.stream_id, b"", 0, True))
+            if event.stream_id not in self._lingering:
+                events.append(Data(event.stream_id, b"", 0, True))
             self._end_side(event.stream_id, _REMOTE_ENDED)
 
     def _on_reset(self, event: StreamReset, events: list[Event]) -> None:

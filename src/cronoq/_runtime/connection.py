@@ -52,14 +52,12 @@ class Connection:
         "_clock",
         "_debt",
         "_failed",
-        "_flushed",
         "_leave_at",
         "_lobby",
         "_machine",
         "_nursery",
         "_over",
         "_portion",
-        "_reading",
         "_scope",
         "_transport",
         "_unsent",
@@ -93,16 +91,13 @@ class Connection:
         self._writer: trio.Event | None = None
         self._failed = False
         self._over = False
-        self._flushed = False
-        self._reading = False
-        """What was read is being handled: the machine knows the time."""
         self._debt = 0
         self._useful = False
         self._portion = READ_SIZE
         """Bytes of the next read."""
         self.peer = peer
         self.touched = False
-        """Set by the performer: it is in the list of those to flush."""
+        """Somebody will flush it: the performer, in whose list it is, or whoever handles what was read here."""
         self.dismissed = False
         """The term whose streams this connection carries has ended: its events concern nobody any more."""
         self.guest: Guest | None = None
@@ -157,7 +152,6 @@ class Connection:
         """Write what the machine has, unless a write is under way; returns the events that arose while sending."""
         if self._failed:
             return []
-        self._flushed = True
         try:
             if self._writer is None:
                 self._write()
@@ -171,8 +165,7 @@ class Connection:
     def touch(self) -> None:
         """Something is about to be sent here that may have nothing to do with what was read last."""
         self.touched = True
-        if not self._reading:
-            self._machine.http2.tick(self._clock.now())
+        self._machine.http2.tick(self._clock.now())
 
     def fail(self, error: Exception) -> None:
         """This connection cannot go on: its task ends it."""
@@ -251,18 +244,20 @@ class Connection:
         events = machine.receive(data, now)
         if len(data) > _LARGE and self.guest is not None:
             self.guest.settle()  # whoever floods through many connections at a time does so in turns
-        self._flushed = False
         if not self._useful:
             self._look_for_use(events)
         if events:
-            self._reading = True
-            self._lobby.handle(self, events, now)
-            self._reading = False
-        if not self._flushed:  # else all is said, and the alarm is set
-            if machine.wants_write():
-                self._pass_on(self.flush())
-            else:
-                self._rearm()
+            self.touched = True  # the machine knows the time, and what is said here is written below
+            try:
+                self._lobby.handle(self, events, now)
+            finally:
+                self.touched = False
+        if machine.wants_write():
+            arisen = self.flush()
+            if arisen:
+                self._pass_on(arisen)
+        else:
+            self._rearm()
         if len(data) >= MIN_READ:
             self._note_cost(self._clock.now() - now)
 

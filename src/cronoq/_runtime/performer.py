@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from cronoq._runtime.connection import Connection
     from cronoq._runtime.lobby import Lobby
 
+_NOTHING: list[Any] = []  #: nobody adds to it
+
 
 class Performer:
     """What a term does to the outside world. One per term; the connections outlive it."""
@@ -129,7 +131,7 @@ class Performer:
         """Write each touched connection once; returns the events that arose while sending."""
         touched = self._touched
         if not touched:
-            return []
+            return _NOTHING
         self._touched = []
         events: list[Any] = []
         for connection in touched:

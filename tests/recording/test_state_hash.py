@@ -23,6 +23,7 @@ from cronoq_sansio.engine.events import (
 from cronoq_sansio.recording import state_fields
 from cronoq_sansio.recording.digests import Digested, digest_of
 from cronoq_sansio.recording.state_hash import state_hash
+from cronoq_sansio.service.service import Service
 from cronoq_sansio.settings import PoolSettings, ResourceSettings, Settings
 from cronoq_sansio.spec import Dependency, RecurringSpec, Scheduling, TaskSpec
 
@@ -95,6 +96,18 @@ def test_looking_changes_nothing() -> None:
     engine.next_timeout()
     engine.snapshot(engine.now)
     engine.list_recurring()
+    assert state_hash(engine) == before
+
+
+def test_checks_change_nothing_also_when_figures_are_due() -> None:
+    """As after a recovery that took seconds: nothing was handled since."""
+    engine = Engine.recover(SETTINGS, first_task_id=1, first_lease_id=1, seed=7, now=NOW, wall_offset=0)
+    while engine.settle(NOW):
+        pass
+    engine.begin(NOW + 60 * SECOND)
+    service = Service(engine, SETTINGS, NOW + 60 * SECOND)
+    before = state_hash(engine)
+    service.check_invariants()
     assert state_hash(engine) == before
 
 

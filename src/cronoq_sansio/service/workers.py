@@ -488,10 +488,10 @@ class Workers:
         self._check_groups()
 
     def _check_groups(self) -> None:
-        told = {
+        told = {  # without a snapshot, which notes figures that are due: a check changes nothing
             (pool.name, group.labels): (group.capacity, group.busy)
-            for pool in self._engine.snapshot(self._turn.now).pools
-            for group in pool.groups
+            for pool in self._engine.pools.values()
+            for group in pool.groups.by_labels.values()
             if group.capacity or group.busy
         }
         count = 0

@@ -70,9 +70,7 @@ class Outbox:
         for event in events:
             if type(event) is StepsDurable:
                 return self._handle_in_portions(events, now)
-        step = self.machine.handle(events, now)
-        self._take(step, now)
-        return step
+        return self._handle(events, now)
 
     def next_timeout(self) -> int | None:
         """The machine's."""
@@ -98,23 +96,26 @@ class Outbox:
         return whole
 
     def _append(self, whole: Step[Any, Any], portion: list[Any], now: int) -> None:
-        step = self.machine.handle(portion, now)
-        self._take(step, now)
+        step = self._handle(portion, now)
         whole.number = step.number
         whole.writes += step.writes
         whole.at_once += step.at_once
 
-    def _take(self, step: Step[Any, Any], now: int) -> None:
+    def _handle(self, events: Sequence[Any], now: int) -> Step[Any, Any]:
         """Keep back what has to wait; what is left in the step may be performed."""
+        machine = self.machine
+        step = machine.handle(events, now)
         self._number = step.number
         fresh = step.at_once
-        if self._volatile:  # nothing has to wait, and nothing ever does
-            self._durable = step.number
-            fresh += step.once_durable
-        elif step.once_durable:
-            self._sort(step, fresh)
-        step.once_durable = []
-        step.at_once = self.machine.released(fresh, now) if fresh else fresh
+        if step.once_durable:
+            if self._volatile:  # nothing has to wait, and nothing ever does
+                fresh += step.once_durable
+            else:
+                self._sort(step, fresh)
+            step.once_durable = []
+        if fresh:
+            step.at_once = machine.released(fresh, now)
+        return step
 
     def _sort(self, step: Step[Any, Any], fresh: list[Any]) -> None:
         """What need not wait goes to `fresh`; of the rest nearly all waits for the step that it belongs to."""

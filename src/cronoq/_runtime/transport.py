@@ -7,6 +7,7 @@ standard library, `MemoryTransport` is the same in memory.
 
 import socket
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Protocol
 
 import trio
@@ -47,7 +48,7 @@ class Transport(Protocol):
 class SocketTransport:
     """A connected stream socket."""
 
-    __slots__ = ("_socket", "recv", "send")
+    __slots__ = ("_socket", "recv", "send", "wait_readable")
 
     unsent = False
 
@@ -64,6 +65,8 @@ class SocketTransport:
         self._socket = connected
         self.recv = connected.recv
         self.send = connected.send
+        self.wait_readable = partial(trio.lowlevel.wait_readable, connected)
+        """Until the socket is readable. Trio's own awaitable: a coroutine around it would be resumed with each read."""
 
     def try_send(self, data: bytes | memoryview) -> int:
         """Send what the socket's buffer takes."""
@@ -78,10 +81,6 @@ class SocketTransport:
             return self.recv(most)
         except BlockingIOError:
             return None
-
-    def wait_readable(self) -> Awaitable[None]:
-        """Until the socket is readable. Trio's own awaitable: a coroutine around it would be resumed with each read."""
-        return trio.lowlevel.wait_readable(self._socket)  # noqa: ASYNC105 - for the caller to await
 
     def wait_writable(self) -> Awaitable[None]:
         """Until the socket is writable."""

@@ -64,14 +64,15 @@ def the_outbox_waits_only_for_its_own_step(patch: Patch) -> None:
     """A step without writes is told at once, although it may show what an earlier one wrote."""
 
     def make(before: Any) -> Any:
-        def take(self: Any, step: Any, now: int) -> None:
-            if not step.writes:
-                step.at_once, step.once_durable = step.at_once + step.once_durable, []
-            before(self, step, now)
+        def sort(self: Any, step: Any, fresh: list[Any]) -> None:
+            if step.writes:
+                before(self, step, fresh)
+            else:
+                fresh += step.once_durable
 
-        return take
+        return sort
 
-    patch.wrap(Outbox, "_take", make)
+    patch.wrap(Outbox, "_sort", make)
 
 
 @plant

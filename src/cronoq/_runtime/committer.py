@@ -46,9 +46,11 @@ log = get_logger("store")
 class CommitFigures:
     """What the writer did since the last look: for the line of statistics. Times in nanoseconds."""
 
-    __slots__ = ("commits", "longest", "retries", "spent", "steps")
+    __slots__ = ("applied", "commits", "longest", "retries", "spent", "steps")
 
     def __init__(self) -> None:
+        self.applied = 0
+        """Steps that a memory has had at once; each counts as a commit."""
         self.commits = 0
         self.steps = 0
         self.retries = 0
@@ -96,8 +98,7 @@ class Committer:
         """Append the writes of step `number` to the next transaction that has room for them; a memory has them now."""
         if self._memory is not None:
             self._memory.apply(writes)
-            self.figures.commits += 1
-            self.figures.steps += 1
+            self.figures.applied += 1
             return
         batch = self._queue[-1]
         if batch.rows >= limits.MAX_COMMIT_ROWS:

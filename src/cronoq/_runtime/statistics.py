@@ -33,13 +33,14 @@ class Statistics:
         driver = terms.driver
         if driver is not None:
             committer = driver.committer
-            commits, committer.figures = committer.figures, CommitFigures()
+            written, committer.figures = committer.figures, CommitFigures()
+            commits, steps = written.commits + written.applied, written.steps + written.applied
             figures["ready"] = committer.ready
-            figures["commits"] = commits.commits
-            figures["commit_retries"] = commits.retries
-            figures["steps_per_commit"] = round(commits.steps / max(commits.commits, 1), 1)
-            figures["commit_ms_mean"] = round(commits.spent / max(commits.commits, 1) / MILLISECOND, 2)
-            figures["commit_ms_max"] = round(commits.longest / MILLISECOND, 2)
+            figures["commits"] = commits
+            figures["commit_retries"] = written.retries
+            figures["steps_per_commit"] = round(steps / max(commits, 1), 1)
+            figures["commit_ms_mean"] = round(written.spent / max(commits, 1) / MILLISECOND, 2)
+            figures["commit_ms_max"] = round(written.longest / MILLISECOND, 2)
             figures["steps_waiting"] = committer.waiting()
             figures["actions_held"] = driver.outbox.held()
         if terms.service is not None:

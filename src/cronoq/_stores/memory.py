@@ -111,7 +111,17 @@ class MemoryStore:
         for record in writes:
             kind = type(record)
             if kind is TaskInserted:
-                self._insert(record)  # type: ignore[arg-type]
+                inserted: TaskInserted = record  # type: ignore[assignment]
+                task_id = inserted.task_id
+                if task_id > self._highest_task:
+                    self._highest_task = task_id
+                if task_id in self._inserted:
+                    continue  # written again: its edges are counted already
+                self._inserted[task_id] = inserted
+                if inserted.spec.key:
+                    self._keys[inserted.spec.key] = task_id
+                if inserted.edges:
+                    self._named.update(edge.parent for edge in inserted.edges if edge.parent)
             elif kind is TaskChanged:
                 if record.task_id in self._inserted:  # type: ignore[union-attr]
                     self._changed[record.task_id] = record  # type: ignore[assignment,union-attr]
@@ -180,18 +190,6 @@ class MemoryStore:
             spec = replace(row.spec, scheduling=scheduling_of(asked or Scheduling(), edges))
             row = TaskInserted(task_id, spec, row.max_attempts, row.arrival, edges)
         return TaskLoaded(row, self._changed.get(task_id))
-
-    def _insert(self, inserted: TaskInserted) -> None:
-        task_id = inserted.task_id
-        if task_id > self._highest_task:
-            self._highest_task = task_id
-        if task_id in self._inserted:
-            return  # written again: its edges are counted already
-        self._inserted[task_id] = inserted
-        if inserted.spec.key:
-            self._keys[inserted.spec.key] = task_id
-        if inserted.edges:
-            self._named.update(edge.parent for edge in inserted.edges if edge.parent)
 
     def _resolve(self, record: EdgeResolved) -> None:
         """An awaited key has appeared. However many edges the task has, each key costs the same."""

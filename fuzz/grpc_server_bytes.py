@@ -109,7 +109,7 @@ class Service:
 
     def close(self) -> None:
         """Answer what is open, let the peer open its windows, and take what there is."""
-        assert self.calls.keys() | self.workers.keys() <= self.server._calls.keys() | self.server._streams.keys()
+        assert self.calls.keys() | self.workers.keys() <= self.server.calls.keys() | self.server._streams.keys()
         for stream_id in list(self.calls):
             self.answer(stream_id)
         for worker in self.workers.values():
@@ -124,7 +124,7 @@ class Service:
                     increment = min(MAX_WINDOW, MAX_WINDOW - window).to_bytes(4, "big")
                     self.handle(self.server.receive(raw.frame(raw.WINDOW_UPDATE, 0, key, increment), self.server._now))
             self.take()
-            assert not self.server._calls and not self.server._encoded
+            assert not self.server.calls and not self.server._encoded
             assert not any(stream.unsent or stream.closing for stream in self.server._streams.values())
         self.server.finish()
         self.handle(self.server.take_events())
@@ -167,7 +167,7 @@ def within(server: GrpcServer, limits: LimitSettings) -> None:
     """What a peer can make the gRPC layer keep."""
     streams = limits.max_concurrent_streams
     bounded(server.http2, streams)
-    assert len(server._streams) + len(server._calls) <= streams
+    assert len(server._streams) + len(server.calls) <= streams
     assert server.http2.unsent <= fixed.MAX_UNSENT + fixed.MAX_PROMPT + 20_000
     assert server._credit.unfinished == sum(stream.unfinished for stream in server._streams.values())
     assert server._credit.unfinished <= streams * fixed.INITIAL_WINDOW

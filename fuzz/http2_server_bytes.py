@@ -72,11 +72,12 @@ def by_stream(events: list[Event]) -> list[object]:
 
 def serve(machine: Http2Server, event: object, mode: int) -> None:
     """What a service does, by the bits of the mode."""
-    if isinstance(event, Request):
-        if mode & 0x80 and not machine.answer(event.stream_id, RESPONSE, event.data[:100], OK):
-            machine.send_headers(event.stream_id, (*RESPONSE, *OK), end=True)
-        elif mode & 0x20 and event.stream_id & 2:
-            machine.reset(event.stream_id, 8)
+    if isinstance(event, (tuple, Request)):
+        stream_id, data = (event[0], event[2]) if isinstance(event, tuple) else (event.stream_id, b"")
+        if mode & 0x80 and not machine.answer(stream_id, RESPONSE, data[:100], OK):
+            machine.send_headers(stream_id, (*RESPONSE, *OK), end=True)
+        elif mode & 0x20 and stream_id & 2:
+            machine.reset(stream_id, 8)
     elif isinstance(event, Data) and mode & 0x10 and not event.ended:
         machine.credit(event.stream_id, event.size)
 

@@ -34,9 +34,10 @@ class Conversation:
         """What the peer gets for an answer."""
         machine = self.machine
         for event in machine.receive(data, time.monotonic_ns()):
-            if isinstance(event, (http2.Request, http2.Data)) and event.ended:
-                machine.send_headers(event.stream_id, HEADERS)
-                self._unsent[event.stream_id] = BODY
+            if isinstance(event, tuple):
+                self._answer(event[0])
+            elif isinstance(event, (http2.Request, http2.Data)) and event.ended:
+                self._answer(event.stream_id)
             elif isinstance(event, http2.Data):
                 machine.credit(event.stream_id, event.size)
             elif isinstance(event, http2.Reset):
@@ -44,6 +45,10 @@ class Conversation:
         for stream_id in list(self._unsent):
             self._send(stream_id)
         return machine.take(1 << 20)
+
+    def _answer(self, stream_id: int) -> None:
+        self.machine.send_headers(stream_id, HEADERS)
+        self._unsent[stream_id] = BODY
 
     def _send(self, stream_id: int) -> None:
         machine = self.machine

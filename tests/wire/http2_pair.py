@@ -61,10 +61,14 @@ def told(events: Iterable[Event]) -> tuple[Any, ...]:
     """Events in one form, however a message was recognised: its head, its content, its end."""
     found: list[Any] = []
     for event in events:
-        if isinstance(event, Request):
+        if isinstance(event, tuple):
+            stream_id, headers, data = event
+            found.append(("request", stream_id, tuple(headers.fields)))
+            if data:
+                found.append(("data", stream_id, data, len(data)))
+            found.append(("end", stream_id))
+        elif isinstance(event, Request):
             found.append(("request", event.stream_id, tuple(event.headers.fields)))
-            if event.data:
-                found.append(("data", event.stream_id, event.data, len(event.data)))
             if event.ended:
                 found.append(("end", event.stream_id))
         elif isinstance(event, Data):

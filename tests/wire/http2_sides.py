@@ -206,9 +206,15 @@ class OurServer(OurSide):
         )
 
     def on(self, event: Any) -> None:
-        if isinstance(event, http2.Request):
+        if isinstance(event, tuple):
+            stream_id, headers, data = event
+            assert tuple(headers.fields[:3]) == REQUEST[:3]
+            self.note(stream_id, "head", data)
+            self.note(stream_id, "end")
+            self.answer(stream_id)
+        elif isinstance(event, http2.Request):
             assert tuple(event.headers.fields[:3]) == REQUEST[:3]
-            self.note(event.stream_id, "head", event.data)
+            self.note(event.stream_id, "head")
             if event.ended:
                 self.note(event.stream_id, "end")
                 self.answer(event.stream_id)

@@ -89,7 +89,7 @@ def served(calls: int) -> None:
     server.receive(raw.HELLO + raw.frame(raw.WINDOW_UPDATE, 0, 0, b"\x7f\0\0\0"), START)
     received, growth = run(server, calls)
     record(f"{calls} calls on one connection", received=received, growth_bytes=growth)
-    assert not server.closed and server.http2._streams == {} and server._streams == {} and server._calls == {}
+    assert not server.closed and server.http2._streams == {} and server._streams == {} and server.calls == {}
     unknown = len(range(7, calls, 50))
     resets = len([number for number in range(11, calls, 500) if number % 10 != 3 and number % 50 != 7])
     assert received == calls - unknown - resets

@@ -10,12 +10,12 @@ from cronoq_sansio.limits import MAX_RECALLED, MAX_RECALLED_SIZE, MESSAGE_HEADRO
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.protobuf_bytes import varint
+from cronoq_sansio.wire.framing import PREFIX_SIZE, frame
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, MAX_INSIDE, tag, varint
 from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 LIMITS = LimitSettings()
-HEAD = b"\x0a\0\0"  #: what comes before the task in a request; nobody looks at it here
 TEXTS = st.sampled_from(["", "a", "kind", "über"])
 PIECES = st.one_of(
     st.builds(lambda payload: pb.TaskSpec(payload=payload), st.binary(max_size=3)),
@@ -41,13 +41,21 @@ def whole(task: bytes, received: int, limits: LimitSettings = LIMITS) -> Any:
     return decode_spec(message, received, limits)
 
 
+def content(task: bytes) -> bytes:
+    """What comes of a request that has nothing else."""
+    return frame(bytes((tag(1, LENGTH),)) + varint(len(task)) + task)
+
+
+def find(recall: Recall, task: bytes, limits: LimitSettings = LIMITS) -> TaskSpec | None:
+    return recall.find(content(task), limits)
+
+
 def seen(recall: Recall, task: bytes, limits: LimitSettings = LIMITS) -> None:
     """As a server does that gets it: what is found is right, and what is not found is decoded and learned."""
-    received = len(HEAD + task)
-    decoded, found = whole(task, received, limits), recall.find(HEAD + task, len(HEAD), limits)
+    decoded, found = whole(task, len(content(task)) - PREFIX_SIZE, limits), find(recall, task, limits)
     assert found is None or found == decoded
     if isinstance(decoded, TaskSpec):
-        recall.learn(HEAD + task, len(HEAD), decoded, limits)
+        recall.learn(content(task), decoded, limits)
 
 
 def payload(data: bytes) -> bytes:
@@ -96,14 +104,14 @@ TASK = pb.TaskSpec(
 
 
 @pytest.mark.parametrize("key", ["", "k", "other", "über"])
-@pytest.mark.parametrize("size", [0, 1, 127, 128, (1 << 14) - 1])
+@pytest.mark.parametrize("size", [0, 1, 127, 128, MAX_INSIDE - 200])
 def test_its_like_is_found_with_everything_that_it_asks_for(size: int, key: str) -> None:
     recall = Recall()
     for first in ("k", "l"):
         seen(recall, like(key=first).SerializeToString())
     task = like(key=key, payload=bytes(size)).SerializeToString()
-    found = recall.find(HEAD + task, len(HEAD), LIMITS)
-    assert found is not None and found == whole(task, len(HEAD + task)) and found.size == len(HEAD + task)
+    found, size = find(recall, task), len(content(task)) - PREFIX_SIZE
+    assert found is not None and found == whole(task, size) and found.size == size
 
 
 def like(**fields: Any) -> pb.TaskSpec:
@@ -120,25 +128,29 @@ def test_a_key_that_nobody_may_have_is_not_found(key: bytes) -> None:
     for first in ("k", "l"):
         seen(recall, pb.TaskSpec(key=first).SerializeToString())
     seen(recall, bytes((0x32,)) + varint(len(key)) + key)
-    assert recall.find(HEAD + bytes((0x32, 1)) + b"m", len(HEAD), LIMITS) is not None
+    assert find(recall, bytes((0x32, 1)) + b"m") is not None
 
 
 def test_it_is_not_found_under_other_limits_nor_beyond_them() -> None:
     recall, task = Recall(), TASK.SerializeToString()
     for _ in range(2):
         seen(recall, task)
-    assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None
-    assert recall.find(HEAD + task, len(HEAD), LimitSettings(max_tags=1)) is None
-    large = LIMITS.max_message_bytes - MESSAGE_HEADROOM
-    assert recall.find(bytes(large - len(task)) + task, large - len(task), LIMITS) is not None
-    assert recall.find(bytes(large - len(task) + 1) + task, large - len(task) + 1, LIMITS) is None
+    assert find(recall, task) is not None
+    assert find(recall, task, LimitSettings(max_tags=1)) is None
+    room = 1000 - len(content(like(payload=bytes(900)).SerializeToString())) + PREFIX_SIZE + 900
+    tight = LimitSettings(max_message_bytes=MESSAGE_HEADROOM + 1000)
+    largest, larger = (like(payload=bytes(size)).SerializeToString() for size in (room, room + 1))
+    for _ in range(2):
+        seen(recall, task, tight)
+    assert len(content(largest)) - PREFIX_SIZE == 1000
+    assert find(recall, largest, tight) is not None and find(recall, larger, tight) is None
 
 
 def test_a_key_ends_where_it_ends() -> None:
     recall, rest = Recall(), pb.TaskSpec(kind="mail").SerializeToString()
     for task in (b"", b"", rest, rest):
         seen(recall, task)
-    assert recall.find(HEAD + KEY + rest, len(HEAD), LIMITS) is not None
+    assert find(recall, KEY + rest) is not None
     seen(recall, b"\x32\x05ab")
     seen(recall, b"\x32\x80\x01" + b"k" * 127 + rest)  # the first byte of `rest` is its last one
 
@@ -147,7 +159,7 @@ def test_a_large_payload_ends_where_it_ends() -> None:
     recall, task = Recall(), pb.TaskSpec(kind="mail").SerializeToString()
     for _ in range(2):
         seen(recall, task)
-    assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None
+    assert find(recall, task) is not None
     seen(recall, b"\x0a\x80\x80\x01" + bytes((1 << 14) - 1) + task)  # the first byte of `task` is its last one
 
 
@@ -167,7 +179,7 @@ def test_what_is_not_remembered(why: str, task: bytes) -> None:
     recall = Recall()
     for _ in range(1 if why == "it came once" else 3):
         seen(recall, task)
-    assert recall.find(HEAD + task, len(HEAD), LIMITS) is None and not recall._known, why
+    assert find(recall, task) is None and not recall._known, why
 
 
 def test_so_many_are_remembered_and_no_more() -> None:
@@ -177,4 +189,4 @@ def test_so_many_are_remembered_and_no_more() -> None:
         for _ in range(2):
             seen(recall, task)
         assert len(recall._known) <= MAX_RECALLED and len(recall._seen) <= MAX_RECALLED
-    assert recall.find(HEAD + task, len(HEAD), LIMITS) is not None
+    assert find(recall, task) is not None

@@ -90,7 +90,7 @@ class GrpcServer(GrpcOutput):
         self._authenticate = authenticate
         self._refusal = refusal
         self._outcomes = defaultdict(int) if calls is None else calls
-        self._calls: dict[int, QuickCall] = {}
+        self.calls: dict[int, QuickCall] = {}
         """Calls that were recognised whole and are not answered."""
         self._streams: dict[int, GrpcStream] = {}
         """Every other stream until its trailers are out or it was reset, oldest first."""
@@ -124,8 +124,8 @@ class GrpcServer(GrpcOutput):
         events: list[ServiceEvent] = []
         try:
             for event in self.http2.receive(data, now):
-                if type(event) is http2.Request:
-                    self._on_request(event, events)
+                if type(event) is tuple:
+                    self._on_whole(event, events)
                 else:
                     _HANDLERS[type(event)](self, event, events)
         except Exceeded as fault:  # what else has come is not looked at
@@ -150,56 +150,73 @@ class GrpcServer(GrpcOutput):
         events, self._late_events = self._late_events, []
         return events
 
-    def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
-        admitted = event.headers.memo  # it is looked at once for a block that comes again
-        if type(admitted) is not Admitted or admitted.authenticate is not self._authenticate:
-            admitted = self._admit(event.stream_id, event.headers)
+    def _on_whole(self, whole: http2.Whole, events: list[ServiceEvent]) -> None:
+        """Nearly always a whole call: one message, not compressed."""
+        stream_id, headers, data = whole
+        admitted = headers.memo  # it is looked at once for a block that comes again
+        if (
+            type(admitted) is not Admitted
+            or admitted.authenticate is not self._authenticate
+            or admitted.fault is not None
+            or (self._refusal is not None and self._refusal() is not None)
+        ):
+            admitted = self._admit(stream_id, headers)
             if admitted is None:
                 return
-        refused = None if self._refusal is None else self._refusal()
-        if refused is not None or admitted.fault is not None:
-            self._reject(event.stream_id, admitted.route, refused or admitted.fault)  # type: ignore[arg-type]
+        route = admitted.route
+        request = None if route.read is None else route.read(data, self._limits)
+        if request is None:
+            self._open(stream_id, admitted, events)
+            self._on_data(http2.Data(stream_id, data, 0, True), events)
             return
-        route, timeout = admitted.route, admitted.timeout
-        deadline = None if timeout is None else self._now + timeout
-        message = sole(event.data, self._limits.max_message_bytes) if route.unary else None
-        if message is not None:  # the usual case: the whole call is one message, not compressed
-            decoded = route.decode(message, self._limits)  # type: ignore[misc]
-            if type(decoded) is Rejection:
-                self._reject(event.stream_id, route, decoded)
-                return
-            quick = QuickCall(self, event.stream_id, route, admitted.principal)
-            call = quick.call = Call(quick)
-            self._calls[event.stream_id] = quick
-            events.append(CallReceived(call, admitted.principal, decoded, deadline))  # type: ignore[arg-type]
+        if type(request) is Rejection:
+            self._reject(stream_id, route, request)
             return
-        stream = GrpcStream(self, event.stream_id, route, admitted.principal)
+        quick = QuickCall(self, stream_id, route, admitted.principal)
+        call = quick.call = Call(quick)
+        self.calls[stream_id] = quick
+        deadline = None if admitted.timeout is None else self._now + admitted.timeout
+        events.append(CallReceived(call, admitted.principal, request, deadline))  # type: ignore[arg-type]
+
+    def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
+        admitted = self._admit(event.stream_id, event.headers)
+        if admitted is None:
+            return
+        stream = self._open(event.stream_id, admitted, events)
+        if event.ended:
+            self._on_remote_end(stream, events)
+        elif stream.deadline is not None:
+            self._stalls.expect(stream.deadline)
+
+    def _open(self, stream_id: int, admitted: Admitted, events: list[ServiceEvent]) -> GrpcStream:
+        """A call, or a stream, of which anything is still to come, or to be looked at."""
+        stream = GrpcStream(self, stream_id, admitted.route, admitted.principal)
         stream.gzip = admitted.gzip
-        self._streams[event.stream_id] = stream
+        self._streams[stream_id] = stream
         self._stalls.arm(self._now)
-        if route.streaming:
+        if admitted.route.streaming:
             worker = stream.worker = WorkerStream(stream)
             events.append(WorkerConnected(worker, admitted.principal))
-        else:
-            stream.deadline = deadline
-            if deadline is not None and not event.ended:
-                self._stalls.expect(deadline)
-        if event.data:
-            self._on_data(http2.Data(event.stream_id, event.data, 0, True), events)
-        elif event.ended:
-            self._on_remote_end(stream, events)
+        elif admitted.timeout is not None:
+            stream.deadline = self._now + admitted.timeout
+        return stream
 
     def _admit(self, stream_id: int, headers: HeaderList) -> Admitted | None:
         """Who may call what; None = refused, and told so."""
-        if self._given_up:
-            return None
         found = headers.memo
-        if type(found) is not Refused or found.authenticate is not self._authenticate:
-            found = headers.memo = look(headers.fields, self._authenticate)
-        if isinstance(found, Refused):
-            self._refuse(stream_id, found)
+        if type(found) is not Admitted or found.authenticate is not self._authenticate:
+            if self._given_up:
+                return None
+            if type(found) is not Refused or found.authenticate is not self._authenticate:
+                found = headers.memo = look(headers.fields, self._authenticate)
+            if isinstance(found, Refused):
+                self._refuse(stream_id, found)
+                return None
+            self.proven = True
+        rejection = (None if self._refusal is None else self._refusal()) or found.fault
+        if rejection is not None:
+            self._reject(stream_id, found.route, rejection)
             return None
-        self.proven = True
         return found
 
     def _reject(self, stream_id: int, route: Route, rejection: Rejection) -> None:
@@ -324,7 +341,7 @@ class GrpcServer(GrpcOutput):
             stream.abandon()
 
     def _on_reset(self, event: http2.Reset, events: list[ServiceEvent]) -> None:
-        quick = self._calls.get(event.stream_id)
+        quick = self.calls.get(event.stream_id)
         if quick is not None:
             self._end_call(quick, events)
             return
@@ -359,9 +376,8 @@ class GrpcServer(GrpcOutput):
 
     def forget_call(self, quick: QuickCall) -> None:
         """The call is over: its answer is out, or it was reset."""
-        quick.over = True
-        quick.call = None  # each knows the other: nothing would be freed before the next collection of garbage
-        self._calls.pop(quick.id, None)
+        quick.call = None
+        self.calls.pop(quick.id, None)
 
     def _end_call(self, quick: QuickCall, events: list[ServiceEvent]) -> None:
         if quick.call is not None:
@@ -405,7 +421,7 @@ class GrpcServer(GrpcOutput):
 
     def _everybody(self) -> list[QuickCall | GrpcStream]:
         """All that is open, oldest first."""
-        return sorted((*self._calls.values(), *self._streams.values()), key=_id)
+        return sorted((*self.calls.values(), *self._streams.values()), key=_id)
 
     # --- ends
 
@@ -466,14 +482,12 @@ class GrpcServer(GrpcOutput):
     def due(self) -> int:
         """Nothing is due before this: what `next_timeout` said last, or what came up since."""
         due, stalls = self.http2.due, self._stalls.due
-        return due if stalls is None or due < stalls else stalls
+        return due if due < stalls else stalls
 
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due; None = never. Late calls are noticed: see http2.py."""
         due = self.http2.next_timeout()
-        if due is None or self._stalls.due is None:
-            return due
-        return min(due, self._stalls.due)
+        return None if due is None else min(due, self._stalls.due)
 
     def handle_timer(self, now: int) -> list[ServiceEvent]:
         """Act on whatever is due."""
@@ -485,7 +499,7 @@ class GrpcServer(GrpcOutput):
             _HANDLERS[type(event)](self, event, events)
         if self.closed and not was_closed and not found:
             self.exceeded.append(peer_limits.IDLE)
-        if self._stalls.due is not None and now >= self._stalls.due:
+        if now >= self._stalls.due:
             for stream in self._stalls.late(self._streams.values(), now):
                 self._fail_stream(stream, _TOO_LATE, events)
             for stream, limit, why in self._stalls.scan(self._streams.values(), now):

@@ -22,7 +22,7 @@ _prefix = PREFIX.pack
 class QuickCall:
     """The `sink` of such a call. All methods do nothing once it is over."""
 
-    __slots__ = ("call", "connection", "id", "over", "principal", "route")
+    __slots__ = ("call", "connection", "id", "principal", "route")
 
     def __init__(self, connection: "GrpcServer", stream_id: int, route: Route, principal: "Principal") -> None:
         self.connection = connection
@@ -30,25 +30,25 @@ class QuickCall:
         self.route = route
         self.principal = principal
         self.call: Call | None = None
-        """What the service knows of it, until it is over."""
-        self.over = False
+        """What the service knows of it; None = it is over."""
 
     def reply(self, message: Message) -> None:
         """Answer: status OK."""
-        if self.over:
+        if self.call is None:
             return
         connection = self.connection
         if connection.prompt():  # else a peer could have a thousand large answers encoded for nothing
             encoded = self.route.encode(message)  # type: ignore[misc, arg-type]
             data = _prefix(0, len(encoded)) + encoded
             if connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
-                connection.forget_call(self)
+                self.call = None  # each knows the other: nothing would be freed before the next collection of garbage
+                del connection.calls[self.id]
                 return
         connection.grow(self).reply(message)
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection."""
-        if self.over:
+        if self.call is None:
             return
         connection = self.connection
         connection.http2.send_headers(self.id, status.RESPONSE, status.trailers(rejection), end=True)

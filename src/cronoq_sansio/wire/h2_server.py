@@ -201,7 +201,7 @@ class H2Server(ServerTimers):
         self._open[stream_id] = _REMOTE_ENDED if ended else 0
         headers = HeaderList(event.headers)
         headers.fault = ""
-        events.append(Request(stream_id, headers, ended, b""))
+        events.append(Request(stream_id, headers, ended))
 
     def _on_data(self, event: DataReceived, events: list[Event]) -> None:
         size = event.flow_controlled_length

@@ -32,6 +32,7 @@ class Http2Output:
 
     __slots__ = (
         "_encoder",
+        "_farewell",
         "_most_data",
         "_out",
         "_over",
@@ -56,6 +57,8 @@ class Http2Output:
         self._out: list[bytes] = []
         self._replies = Replies()
         """Of `_out`."""
+        self._farewell = False
+        """There is a last word, which goes out once all else is sent."""
 
     def sendable(self, stream_id: int) -> int:
         """How many bytes one `send_data` may carry now; 0 or less = wait until the window is opened."""
@@ -99,6 +102,9 @@ class Http2Output:
     def _left(self) -> None:
         """A stream is over."""
 
+    def _say_farewell(self) -> None:
+        """The last word of a role that has one."""
+
     def _write_block(self, flags: int, stream_id: int, block: bytes) -> None:
         """HEADERS, and CONTINUATION for what one frame does not hold."""
         size = self._peer_frame
@@ -128,12 +134,18 @@ class Http2Output:
         if not self._replies.add(FRAME_HEADER + len(payload), self.unsent):
             raise Exceeded(peer_limits.UNREAD_REPLIES)
 
-    def take(self, limit: int) -> bytes:
-        """Up to `limit` bytes to write to the socket."""
+    def take(self, limit: int, *, more: bool = False) -> bytes:
+        """Up to `limit` bytes to write to the socket; `more`: the caller has not sent all yet, so no farewell.
+
+        Many clients drop their streams when they see the final GOAWAY: it comes last.
+        """
+        if self._farewell and not more:
+            self._farewell = False
+            self._say_farewell()
         out = self._out
         if self.unsent > limit:
             out, self._out = words.cut(out, limit)
-        data = out[0] if len(out) == 1 else b"".join(out)
+        data = b"".join(out)
         out.clear()
         self.unsent -= len(data)
         if self._replies.waiting:

@@ -47,15 +47,36 @@ from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
 from cronoq_sansio.wire.server_timers import ServerTimers
 
 _head = HEAD.unpack_from
+_pack_long = LONG.pack
 _REMOTE_ENDED = int(State.REMOTE_ENDED)
 _LOCAL_ENDED = int(State.LOCAL_ENDED)
 _BOTH = int(State.ENDED)
 
 
+class _Asked:
+    """A request with a header block of some size, up to the content: HEADERS, and the head of one DATA frame."""
+
+    __slots__ = ("begin", "size", "unpack")
+
+    def __init__(self, block: int) -> None:
+        self.begin = block.to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
+        self.size = 2 * FRAME_HEADER + block
+        self.unpack = Struct(f">5sl{block}sLBl").unpack_from
+        """`begin`, the stream, the block, the length of DATA with its type, which is 0, its flags, the stream.
+
+        Below 0, which is no stream, where the reserved bit is set.
+        """
+
+
+_ASKED = [_Asked(size) for size in range(0x100)]
+"""By size: that is the third byte of such a request."""
+_SMALLEST = 2 * FRAME_HEADER
+
+
 class _Form:
     """An answer, all but its content and its stream: headers, the head of one DATA frame, trailers."""
 
-    __slots__ = ("begin", "close", "end", "head", "of", "pack", "pack_end", "size", "tail", "version")
+    __slots__ = ("begin", "close", "content", "end", "head", "middle", "of", "size", "tail", "version")
 
     def __init__(
         self, fields: Sequence[Field], trailers: Sequence[Field], version: int, head: bytes, tail: bytes
@@ -68,10 +89,13 @@ class _Form:
         self.tail = tail
         self.begin = len(head).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS))
         self.close = len(tail).to_bytes(3, "big") + bytes((HEADERS, END_HEADERS | END_STREAM))
-        self.pack = Struct(f">5sL{len(head)}sLBL").pack
-        """`begin`, the stream, `head`, the length of DATA with its type, which is 0, its flags, the stream."""
-        self.pack_end = Struct(f">5sL{len(tail)}s").pack
-        self.size = 3 * FRAME_HEADER + len(head) + len(tail)
+        self.fit(0)
+
+    def fit(self, content: int) -> None:
+        """Content of so many bytes goes into it."""
+        self.content = content
+        self.middle = self.head + content.to_bytes(3, "big") + bytes((DATA, 0))
+        self.size = 3 * FRAME_HEADER + len(self.head) + content + len(self.tail)
 
 
 class Http2Server(Http2Connection, ServerTimers):
@@ -82,9 +106,9 @@ class Http2Server(Http2Connection, ServerTimers):
     """
 
     __slots__ = (
+        "_between",
         "_draining",
         "_failed",
-        "_farewell",
         "_form",
         "_headers_due",
         "_heard",
@@ -98,6 +122,7 @@ class Http2Server(Http2Connection, ServerTimers):
         "_pinged",
         "_preface_due",
         "_seen",
+        "_spare",
         "due",
     )
 
@@ -113,13 +138,16 @@ class Http2Server(Http2Connection, ServerTimers):
         """Bytes of the preface."""
         self._odd = b""
         """The first bytes of a peer that has another one, until it is clear what it is."""
+        self._between = False
+        """What comes next is the beginning of a frame, and its peer may open streams: no header block is open."""
         self._lingering: dict[int, int] = {}
         """Streams that we have ended and the peer has not, and when they are reset."""
         self._failed = False
         self._draining = False
-        self._farewell = False
-        self._form: _Form | None = None
+        self._form = _Form((), (), -1, b"", b"")
         """Of the last answer."""
+        self._spare: Stream | None = None
+        """Of the last answer: where one call follows the other, they all have the same one."""
         self._peer_leaves = False
         self._heard = now
         self._pinged: int | None = None
@@ -141,10 +169,9 @@ class Http2Server(Http2Connection, ServerTimers):
             self._pinged = None
             self._advance(self._next_ping())
         at = 0
-        if self._settled and not self._buffer and not self._block_stream:
-            at = self._usual(data, 0, len(data), events)
+        if self._between:
+            at = self._whole(data, 0, len(data), events)
             if at == len(data) and self.unsent <= limits.MAX_UNSENT:
-                self._headers_due = None
                 return events
         try:
             if self._seen < len(PREFACE):
@@ -159,8 +186,10 @@ class Http2Server(Http2Connection, ServerTimers):
             limit = fault.limit if isinstance(fault, Exceeded) else peer_limits.broken(fault.reason)
             self._fail(fault.code, fault.reason, limit, events)
         if self._block_stream or self._buffer:
+            self._between = False
             self._watch_headers()
         else:
+            self._between = self._settled
             self._headers_due = None
         return events
 
@@ -194,11 +223,53 @@ class Http2Server(Http2Connection, ServerTimers):
             self._headers_due = self._clock + limits.HEADERS_TIMEOUT
             self._advance(self._headers_due)
 
+    def _whole(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
+        """Requests with headers that came before, each with all its content in one DATA frame right behind them."""
+        streams, known = self._streams, self._decoder.known
+        while end - at > _SMALLEST:
+            form = _ASKED[buffer[at + 2]]
+            start = at + form.size
+            if start > end:
+                break
+            begin, stream_id, block, length, flags, of = form.unpack(buffer, at)
+            following = start + (length >> 8)
+            headers = known(block)
+            window = self._receive_window - following + start
+            if (
+                begin != form.begin
+                or stream_id != self._highest + 2
+                or of != stream_id
+                or flags != END_STREAM
+                or length & 0xFF
+                or following > end
+                or following - start > limits.MAX_FRAME
+                or headers is None
+                or headers.fault != ""
+                or headers.length >= 0
+                or 2 * window < limits.CONNECTION_WINDOW
+                or len(streams) >= self._max_streams
+            ):
+                break
+            self._highest = stream_id
+            self._receive_window = window
+            self._floods.opened += 1
+            stream = self._spare
+            if stream is None:
+                stream = Stream(_REMOTE_ENDED, self._peer_window, 0)
+            else:
+                self._spare = None
+                stream.send_window = self._peer_window
+            streams[stream_id] = stream
+            events.append((stream_id, headers, buffer[start:following]))
+            at = following
+        return at
+
     def _usual(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
         """Requests with headers that came before, whose content is one DATA frame with their end.
 
         Some clients send the headers of many requests first, and then their contents.
         """
+        at = self._whole(buffer, at, end, events)
         if end - at > self._receive_window:
             return at  # so much is never read at once; what follows need not look at the window
         known, streams = self._decoder.known, self._streams
@@ -229,7 +300,7 @@ class Http2Server(Http2Connection, ServerTimers):
                 del waiting[stream_id]
                 window -= size
                 streams[stream_id] = Stream(_REMOTE_ENDED, peer_window, 0)
-                events.append(Request(stream_id, headers, True, buffer[start:following]))
+                events.append((stream_id, headers, buffer[start:following]))
             else:
                 break
             at = following
@@ -237,7 +308,7 @@ class Http2Server(Http2Connection, ServerTimers):
             for stream_id, headers in waiting.items():
                 stream = streams[stream_id] = Stream(0, peer_window, self._window)
                 stream.expected = headers.length
-                events.append(Request(stream_id, headers, False, b""))
+                events.append(Request(stream_id, headers, False))
         if highest != self._highest:
             self._floods.opened += (highest - self._highest) // 2
             self._highest = highest
@@ -269,7 +340,7 @@ class Http2Server(Http2Connection, ServerTimers):
         stream = Stream(_REMOTE_ENDED if ended else 0, self._peer_window, self._window)
         stream.expected = headers.length
         self._streams[stream_id] = stream
-        events.append(Request(stream_id, headers, ended, b""))
+        events.append(Request(stream_id, headers, ended))
 
     def _on_more_headers(
         self, stream_id: int, stream: Stream, headers: HeaderList, *, ended: bool, events: list[Any]
@@ -373,17 +444,26 @@ class Http2Server(Http2Connection, ServerTimers):
             return False
         self._send_window -= size
         form = self._form
-        if form is None or form.version != self._encoder.version or form.of is not fields or form.end is not trailers:
+        if form.of is not fields or form.end is not trailers or form.version != self._encoder.version:
             form = self._form_of(fields, trailers)
-        self._out.append(
-            form.pack(form.begin, stream_id, form.head, size << 8 | DATA, 0, stream_id)
-            + data
-            + form.pack_end(form.close, stream_id, form.tail)
+        if form.content != size:
+            form.fit(size)
+        stream_bytes = _pack_long(stream_id)
+        self._out += (
+            form.begin,
+            stream_bytes,
+            form.middle,
+            stream_bytes,
+            data,
+            form.close,
+            stream_bytes,
+            form.tail,
         )
-        self.unsent += form.size + size
+        self.unsent += form.size
         self._floods.sent += 1
         if stream.state:
             del self._streams[stream_id]
+            self._spare = stream
             if not self._streams:
                 self._left()
         else:
@@ -429,15 +509,8 @@ class Http2Server(Http2Connection, ServerTimers):
         """Whether `take` has something."""
         return self.unsent > 0 or self._farewell
 
-    def take(self, limit: int, *, more: bool = False) -> bytes:
-        """Up to `limit` bytes to write to the socket; `more`: the caller has not sent all yet, so no farewell.
-
-        Many clients drop their streams when they see the final GOAWAY: it comes last.
-        """
-        if self._farewell and not more:
-            self._farewell = False
-            self._goaway(self._highest, NO_ERROR, b"")
-        return super().take(limit)
+    def _say_farewell(self) -> None:
+        self._goaway(self._highest, NO_ERROR, b"")
 
     def _goaway(self, last_stream: int, code: int, why: bytes) -> None:
         self._send(GOAWAY, 0, 0, LONG.pack(last_stream) + LONG.pack(code) + why)

@@ -11,6 +11,7 @@ def tag(number: int, wire_type: int) -> int:
 
 
 VARINT, LENGTH = 0, 2  #: wire types
+MAX_INSIDE = 0x3FFF  #: bytes of a message that is found inside another one
 SHORT = [bytes((number,)) for number in range(0x80)]  #: numbers of one byte
 
 
@@ -29,7 +30,7 @@ class Only:
         """By length of the whole."""
 
     def begins(self, message: bytes) -> int:
-        """Where the one inside begins; 0 when it is not so, or has 16 KiB or more: this saves nothing there."""
+        """Where the one inside begins; 0 when it is not so, or above `MAX_INSIDE`: this saves nothing there."""
         beginning = self._beginnings.get(len(message))
         if beginning is None:
             beginning = self._find(len(message))
@@ -37,7 +38,7 @@ class Only:
 
     def _find(self, whole: int) -> bytes:
         for inside in (whole - 2, whole - 3):
-            if 0 <= inside < 0x4000:
+            if 0 <= inside <= MAX_INSIDE:
                 beginning = bytes((self._tag,)) + varint(inside)
                 if len(beginning) + inside == whole:
                     self._beginnings[whole] = beginning

@@ -41,7 +41,8 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb, protobuf_bytes
-from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag
+from cronoq_sansio.wire.framing import frame, sole
+from cronoq_sansio.wire.protobuf_bytes import MAX_INSIDE, VARINT, tag
 from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
@@ -54,7 +55,6 @@ from cronoq_sansio.wire.protobuf_recurring import (
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
-_task = protobuf_bytes.Only(tag(1, LENGTH))  #: in `SubmitRequest`
 _recall = Recall()
 _SUBMITTED = bytes((tag(1, VARINT),))  #: `SubmitResponse.id`
 
@@ -76,8 +76,11 @@ class Route:
     encode: Callable[[Message], bytes] | Callable[[StatusEvent], bytes] | None
     events: bool = False
     """True for `Tasks.Watch`, the only method with one request and a stream of answers."""
-    unary: bool = True
-    """One request and one answer: neither of the two above."""
+    read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None
+    """The request of a whole content, if that is one message, not compressed, within the limit; else it gives None.
+
+    None for the two methods with a stream: all others have one request and one answer.
+    """
 
 
 # --- requests
@@ -85,23 +88,30 @@ class Route:
 
 def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """`Tasks.Submit`."""
-    begin = _task.begins(data)
-    if begin:
-        spec = _recall.find(data, begin, limits)
-        if spec is not None:
-            return Submit(spec, False, None)
+    found = read_submit(frame(data), limits) if len(data) <= MAX_INSIDE else None
+    return found or _decode_submit(data, limits)
+
+
+def read_submit(content: bytes, limits: LimitSettings) -> Submit | Rejection | None:
+    """`Tasks.Submit`, as `Route.read`."""
+    spec = _recall.find(content, limits)
+    if spec is not None:
+        return Submit(spec, False, None)
+    data = sole(content, limits.max_message_bytes)
+    if data is None:
+        return None
+    submit = _decode_submit(data, limits)
+    if type(submit) is Submit:
+        _recall.learn(content, submit.spec, limits)
+    return submit
+
+
+def _decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
+    """With whatever may be in it."""
     try:
         message = pb.SubmitRequest.FromString(data)
     except DecodeError:
         return undecodable("SubmitRequest")
-    submit = _decode_whole_submit(message, data, limits)
-    if begin and type(submit) is Submit:
-        _recall.learn(data, begin, submit.spec, limits)
-    return submit
-
-
-def _decode_whole_submit(message: pb.SubmitRequest, data: bytes, limits: LimitSettings) -> Submit | Rejection:
-    """With whatever may be in it."""
     if not message.HasField("task"):
         return invalid("task: must be set")
     spec = decode_spec(message.task, len(data), limits)
@@ -414,9 +424,15 @@ def _unary(
     method: str,
     decode: Callable[[bytes, LimitSettings], Request | Rejection],
     encode: Callable[[Message], bytes],
+    read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None,
 ) -> Route:
+    def read_sole(content: bytes, limits: LimitSettings) -> Request | Rejection | None:
+        data = sole(content, limits.max_message_bytes)
+        return None if data is None else decode(data, limits)
+
     name = f"{service}.{method}"
-    return Route(f"/cronoq.v1.{service}/{method}".encode(), name, METHOD_ROLES[name], False, decode, encode)
+    path = f"/cronoq.v1.{service}/{method}".encode()
+    return Route(path, name, METHOD_ROLES[name], False, decode, encode, read=read or read_sole)
 
 
 WATCH = Route(
@@ -427,14 +443,13 @@ WATCH = Route(
     decode_watch,
     encode_event,
     events=True,
-    unary=False,
 )
-WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", METHOD_ROLES["Workers.Work"], True, None, None, unary=False)
+WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", METHOD_ROLES["Workers.Work"], True, None, None)
 
 ROUTES: dict[bytes, Route] = {
     route.path: route
     for route in (
-        _unary("Tasks", "Submit", decode_submit, encode_submit),
+        _unary("Tasks", "Submit", decode_submit, encode_submit, read_submit),
         _unary("Tasks", "SubmitBatch", decode_batch, encode_batch),
         _unary("Tasks", "Cancel", decode_cancel, encode_cancel),
         _unary("Tasks", "Get", decode_get, encode_info),

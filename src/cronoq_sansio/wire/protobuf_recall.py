@@ -5,6 +5,9 @@ and the bytes around them say all the rest: kind, pool, tags, timeout, retries, 
 and has passed every check, is remembered by them. Decoding is merging (the Protobuf encoding specification, "Last One
 Wins"), so they mean the same whatever payload and key are, unless there is another one of these among them: `learn`
 looks.
+
+What is looked at is the whole content of a call, the message in its frame. Contents of the same length with payloads of
+the same length begin with the same bytes, so one comparison tells what is in there and where.
 """
 
 from dataclasses import replace
@@ -16,44 +19,57 @@ from cronoq_sansio.limits import MAX_RECALLED, MAX_RECALLED_SIZE, MESSAGE_HEADRO
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.protobuf_bytes import LENGTH, VARINT, tag
+from cronoq_sansio.wire.framing import PREFIX_SIZE, sole
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, MAX_INSIDE, VARINT, Only, tag
 
+_task = Only(tag(1, LENGTH))  #: in `SubmitRequest`
 _PAYLOAD, _KEY, _PRIORITY = tag(1, LENGTH), tag(6, LENGTH), tag(5, VARINT)
 _TEXTS = frozenset((tag(2, LENGTH), tag(3, LENGTH), tag(4, LENGTH)))  #: before the key: content type, kind and pool
+
+
+Opening = tuple[bytes, int, int]
+"""How a content begins, and where the payload begins and ends that is in there."""
 
 
 class Recall:
     """What was made of tasks, by their bytes without payload and key."""
 
-    __slots__ = ("_known", "_seen")
+    __slots__ = ("_known", "_openings", "_seen")
 
     def __init__(self) -> None:
         self._known: dict[bytes, tuple[LimitSettings, int, TaskSpec]] = {}
         """With the limits whose checks it has passed, and the bytes of the largest request under them."""
         self._seen: set[bytes] = set()
         """Those that came once: what comes once only need not be remembered."""
+        self._openings: dict[int, Opening] = {}
+        """Of the last content of each length."""
 
-    def find(self, request: bytes, begin: int, limits: LimitSettings) -> TaskSpec | None:
-        """The specification of the encoded `TaskSpec` with which a request ends; None when it is not remembered."""
-        start, end = _payload(request, begin)
-        found, key = self._known.get(request[end:]), ""
+    def find(self, content: bytes, limits: LimitSettings) -> TaskSpec | None:
+        """The task of a content that is one `SubmitRequest` with nothing else in it; None when it is not remembered."""
+        opening = self._openings.get(len(content))
+        if opening is None or not content.startswith(opening[0]):
+            opening = self._open(content)
+            if opening is None:
+                return None
+        _, start, end = opening
+        found, key = self._known.get(content[end:]), ""
         if found is None:
-            at, text, after = _key(request, end)
-            found = self._known.get(request[end:at] + request[after:]) if text else None
+            at, text, after = _key(content, end)
+            found = self._known.get(content[end:at] + content[after:]) if text else None
             if found is None:
                 return None
             try:
-                key = request[text:after].decode()
+                key = content[text:after].decode()
             except UnicodeDecodeError:
                 return None
             if key and check_key("key", key, limits.max_key_len) is not None:
                 return None
-        received = len(request)
+        received = len(content) - PREFIX_SIZE
         if found[0] is not limits or received > found[1]:
             return None
         known = found[2]
         return TaskSpec(
-            request[start:end],
+            content[start:end],
             known.content_type,
             known.kind,
             known.pool,
@@ -66,13 +82,16 @@ class Recall:
             known.scheduling,
         )
 
-    def learn(self, request: bytes, begin: int, spec: TaskSpec, limits: LimitSettings) -> None:
+    def learn(self, content: bytes, spec: TaskSpec, limits: LimitSettings) -> None:
         """`spec` is what the whole way made of it."""
-        end = _payload(request, begin)[1]
-        at, text, after = _key(request, end) if spec.key else (end, end, end)
-        if not text or len(request) - after + at - end > MAX_RECALLED_SIZE:
+        opening = self._open(content)
+        if opening is None:
             return
-        rest = request[end:at] + request[after:]
+        end = opening[2]
+        at, text, after = _key(content, end) if spec.key else (end, end, end)
+        if not text or len(content) - after + at - end > MAX_RECALLED_SIZE:
+            return
+        rest = content[end:at] + content[after:]
         if rest not in self._seen:
             if len(self._seen) >= MAX_RECALLED:
                 self._seen.clear()
@@ -83,29 +102,42 @@ class Recall:
             largest = limits.max_message_bytes - MESSAGE_HEADROOM
             self._known[rest] = (limits, largest, replace(spec, payload=b"", key="", size=0))
 
+    def _open(self, content: bytes) -> Opening | None:
+        """Where the payload is, if it is the first field; None: the content is not such a request, or it is large."""
+        message = sole(content, MAX_INSIDE)
+        begin = 0 if message is None else _task.begins(message) + PREFIX_SIZE
+        if begin <= PREFIX_SIZE:
+            return None
+        start, end = _payload(content, begin)
+        if len(self._openings) >= MAX_RECALLED:
+            self._openings.clear()
+        # With the first byte behind it when there is no payload: that says so.
+        opening = self._openings[len(content)] = content[: max(start, begin + 1)], start, end
+        return opening
 
-def _payload(request: bytes, begin: int) -> tuple[int, int]:
-    """Where the payload begins, if it is the first field, and where it ends.
 
-    A payload of 16 KiB or more, or a damaged one, counts as no payload: nothing that was learned begins like that.
+def _payload(content: bytes, begin: int) -> tuple[int, int]:
+    """Where the payload of the task begins that begins there, if it is the first field, and where it ends.
+
+    A damaged one counts as no payload: nothing that was learned begins like that.
     """
-    whole = len(request)
-    if whole < begin + 2 or request[begin] != _PAYLOAD:
+    whole = len(content)
+    if whole < begin + 2 or content[begin] != _PAYLOAD:
         return begin, begin
-    size, start = request[begin + 1], begin + 2
+    size, start = content[begin + 1], begin + 2
     if size >= 0x80:
-        if whole == start or request[start] >= 0x80:
+        if whole == start or content[start] >= 0x80:
             return begin, begin
-        size, start = size & 0x7F | request[start] << 7, start + 1
+        size, start = size & 0x7F | content[start] << 7, start + 1
     end = start + size
     return (start, end) if end <= whole else (begin, begin)
 
 
-def _key(request: bytes, at: int) -> tuple[int, int, int]:
+def _key(content: bytes, at: int) -> tuple[int, int, int]:
     """Where its field begins, its text, and what follows; 0 for the text when it has no key, or not the usual way."""
-    last = len(request) - 2
+    last = len(content) - 2
     while at < last:
-        field, size = request[at], request[at + 1]
+        field, size = content[at], content[at + 1]
         if size >= 0x80:
             break
         if field == _KEY:

@@ -64,8 +64,8 @@ class Stalls:
         """The next look; None = nothing could be stalled."""
         self._deadline = NEVER
         """No call whose message is not complete has one before this."""
-        self.due: int | None = None
-        """On the scale of `now`; None = nothing is."""
+        self.due = NEVER
+        """On the scale of `now`."""
 
     def arm(self, now: int) -> None:
         """Something may wait for the peer from now on."""
@@ -80,8 +80,7 @@ class Stalls:
             self._set()
 
     def _set(self) -> None:
-        due = self._deadline if self._look is None else min(self._look, self._deadline)
-        self.due = None if due == NEVER else due
+        self.due = self._deadline if self._look is None else min(self._look, self._deadline)
 
     def late(self, streams: "Collection[GrpcStream]", now: int) -> "list[GrpcStream]":
         """Calls whose deadline has passed before their message was complete."""

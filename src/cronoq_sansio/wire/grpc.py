@@ -156,7 +156,6 @@ class GrpcServer(GrpcOutput):
         admitted = headers.memo  # it is looked at once for a block that comes again
         if (
             type(admitted) is not Admitted
-            or admitted.authenticate is not self._authenticate
             or admitted.fault is not None
             or (self._refusal is not None and self._refusal() is not None)
         ):
@@ -172,7 +171,11 @@ class GrpcServer(GrpcOutput):
         if type(request) is Rejection:
             self._reject(stream_id, route, request)
             return
-        quick = QuickCall(self, stream_id, route, admitted.principal)
+        quick = QuickCall()
+        quick.connection = self
+        quick.id = stream_id
+        quick.route = route
+        quick.principal = admitted.principal
         call = quick.call = Call(quick)
         self.calls[stream_id] = quick
         deadline = None if admitted.timeout is None else self._now + admitted.timeout
@@ -204,10 +207,10 @@ class GrpcServer(GrpcOutput):
     def _admit(self, stream_id: int, headers: HeaderList) -> Admitted | None:
         """Who may call what; None = refused, and told so."""
         found = headers.memo
-        if type(found) is not Admitted or found.authenticate is not self._authenticate:
+        if type(found) is not Admitted:
             if self._given_up:
                 return None
-            if type(found) is not Refused or found.authenticate is not self._authenticate:
+            if type(found) is not Refused:
                 found = headers.memo = look(headers.fields, self._authenticate)
             if isinstance(found, Refused):
                 self._refuse(stream_id, found)

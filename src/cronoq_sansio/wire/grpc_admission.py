@@ -27,19 +27,16 @@ _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, 
 class Admitted:
     """What the headers of a call ask for, by somebody who may."""
 
-    __slots__ = ("authenticate", "fault", "gzip", "principal", "route", "timeout")
+    __slots__ = ("fault", "gzip", "principal", "route", "timeout")
 
     def __init__(
         self,
-        authenticate: Authenticate,
         route: Route,
         principal: Principal,
         timeout: int | None,
         gzip: bool,
         fault: Rejection | None,
     ) -> None:
-        self.authenticate = authenticate
-        """Whoever has looked: the credentials of another one are others."""
         self.route = route
         self.principal = principal
         self.timeout = timeout
@@ -51,11 +48,9 @@ class Admitted:
 class Refused:
     """What somebody is told who may not."""
 
-    __slots__ = ("authenticate", "fields", "outcome", "text", "trailers")
+    __slots__ = ("fields", "outcome", "text", "trailers")
 
     def __init__(self, fields: Sequence[Field], text: bytes, trailers: Headers, outcome: Outcome) -> None:
-        self.authenticate: Authenticate | None = None
-        """Whoever has looked."""
         self.fields = fields
         self.text = text
         """Content for somebody who does not speak gRPC; where there is none, all is one block."""
@@ -73,8 +68,7 @@ def look(headers: list[Field], authenticate: Authenticate) -> Admitted | Refused
             return found
         route = ROUTES.get(fields.get(b":path", b""))
         outcome = UNKNOWN if route is None else route.name, found.code.value
-        refused = Refused(status.RESPONSE, b"", status.trailers(found), outcome)
-    refused.authenticate = authenticate
+        return Refused(status.RESPONSE, b"", status.trailers(found), outcome)
     return refused
 
 
@@ -102,7 +96,7 @@ def _judge(fields: dict[bytes, bytes], headers: list[Field], authenticate: Authe
         if allowed is None:
             fault = _BAD_TIMEOUT
     deadline = None if route.streaming else allowed
-    return Admitted(authenticate, route, principal, deadline, encoding == b"gzip", fault)
+    return Admitted(route, principal, deadline, encoding == b"gzip", fault)
 
 
 def _refuse_http(fields: dict[bytes, bytes], count: int) -> Refused | None:

@@ -9,28 +9,27 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.messages import Call, Message
 from cronoq_sansio.wire import status
-from cronoq_sansio.wire.framing import PREFIX
 from cronoq_sansio.wire.protobuf_codec import Route
 
 if TYPE_CHECKING:
     from cronoq_sansio.service.access import Principal
     from cronoq_sansio.wire.grpc import GrpcServer
 
-_prefix = PREFIX.pack
-
 
 class QuickCall:
-    """The `sink` of such a call. All methods do nothing once it is over."""
+    """The `sink` of such a call. All methods do nothing once it is over.
+
+    Whoever makes one sets everything: a constructor in Python would cost more than all of that.
+    """
 
     __slots__ = ("call", "connection", "id", "principal", "route")
 
-    def __init__(self, connection: "GrpcServer", stream_id: int, route: Route, principal: "Principal") -> None:
-        self.connection = connection
-        self.id = stream_id
-        self.route = route
-        self.principal = principal
-        self.call: Call | None = None
-        """What the service knows of it; None = it is over."""
+    connection: "GrpcServer"
+    id: int
+    route: Route
+    principal: "Principal"
+    call: Call | None
+    """What the service knows of it; None = it is over."""
 
     def reply(self, message: Message) -> None:
         """Answer: status OK."""
@@ -38,8 +37,7 @@ class QuickCall:
             return
         connection = self.connection
         if connection.prompt():  # else a peer could have a thousand large answers encoded for nothing
-            encoded = self.route.encode(message)  # type: ignore[misc, arg-type]
-            data = _prefix(0, len(encoded)) + encoded
+            data = self.route.write(message)  # type: ignore[misc]
             if connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
                 self.call = None  # each knows the other: nothing would be freed before the next collection of garbage
                 del connection.calls[self.id]

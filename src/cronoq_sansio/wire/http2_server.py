@@ -71,6 +71,8 @@ class _Asked:
 _ASKED = [_Asked(size) for size in range(0x100)]
 """By size: that is the third byte of such a request."""
 _SMALLEST = 2 * FRAME_HEADER
+_LARGEST_DATA = limits.MAX_FRAME << 8 | DATA  #: the length of a frame with its type, as in `_Asked`
+_HALF_WINDOW = limits.CONNECTION_WINDOW // 2
 
 
 class _Form:
@@ -240,13 +242,13 @@ class Http2Server(Http2Connection, ServerTimers):
                 or stream_id != self._highest + 2
                 or of != stream_id
                 or flags != END_STREAM
-                or length & 0xFF
+                or length & 0xFF != DATA
+                or length > _LARGEST_DATA
                 or following > end
-                or following - start > limits.MAX_FRAME
                 or headers is None
                 or headers.fault != ""
                 or headers.length >= 0
-                or 2 * window < limits.CONNECTION_WINDOW
+                or window < _HALF_WINDOW
                 or len(streams) >= self._max_streams
             ):
                 break

@@ -56,7 +56,7 @@ def varint(number: int) -> bytes:
         if len(_rest) >= _MAX_REST:
             _rest.clear()
         _rest[number >> 7] = rest
-    return _FIRST[number & 0x7F] + rest
+    return MORE[number & 0x7F] + rest
 
 
 def _write(number: int) -> bytes:
@@ -71,4 +71,4 @@ def _write(number: int) -> bytes:
 _rest: dict[int, bytes] = {}
 """By all bits of a number but the last 7."""
 _MAX_REST = 1_024
-_FIRST = [bytes((number | 0x80,)) for number in range(0x80)]  #: the last 7 bits, and more follow
+MORE = [bytes((number | 0x80,)) for number in range(0x80)]  #: the last 7 bits of a number, and more follow

@@ -6,13 +6,14 @@ it a second time. A fault of the caller is a `Rejection` that names the field. O
 """
 
 from collections.abc import Callable
+from typing import Any
 
 from google.protobuf.message import DecodeError
 
 from cronoq_sansio.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MAX_RECALLED, MESSAGE_HEADROOM
 from cronoq_sansio.service.access import METHOD_ROLES
 from cronoq_sansio.service.messages import (
     BatchReply,
@@ -40,9 +41,9 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec, TaskStatus
 from cronoq_sansio.values import value
-from cronoq_sansio.wire import pb, protobuf_bytes
-from cronoq_sansio.wire.framing import frame, sole
-from cronoq_sansio.wire.protobuf_bytes import MAX_INSIDE, VARINT, tag
+from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.framing import PREFIX_SIZE, frame, sole
+from cronoq_sansio.wire.protobuf_bytes import MAX_INSIDE, MORE, VARINT, tag, varint
 from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
@@ -56,7 +57,6 @@ from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
 _recall = Recall()
-_SUBMITTED = bytes((tag(1, VARINT),))  #: `SubmitResponse.id`
 
 
 @value
@@ -81,6 +81,8 @@ class Route:
 
     None for the two methods with a stream: all others have one request and one answer.
     """
+    write: Callable[[Any], bytes] | None = None
+    """The whole content of an answer; None like `read`."""
 
 
 # --- requests
@@ -274,12 +276,35 @@ def _decode_ref(ref: pb.TaskRef, limits: LimitSettings) -> TaskRef | Rejection:
 def encode_submit(reply: Message) -> bytes:
     """`SubmitResponse`."""
     assert isinstance(reply, SubmitReply)
-    if reply.result is None and not reply.duplicate and reply.task_id:
-        return _SUBMITTED + protobuf_bytes.varint(reply.task_id)
-    message = pb.SubmitResponse(id=reply.task_id, duplicate=reply.duplicate)
+    return write_submit(reply)[PREFIX_SIZE:]
+
+
+def write_submit(reply: SubmitReply) -> bytes:
+    """`SubmitResponse`, as `Route.write`. Most have an id alone, and ids that follow each other differ in one byte."""
+    number = reply.task_id
+    if reply.result is None and not reply.duplicate and number >= 0x80:
+        around = _around.get(number >> 7)
+        if around is None:
+            around = _write_around(number)
+        return around[0] + MORE[number & 0x7F] + around[1]
+    message = pb.SubmitResponse(id=number, duplicate=reply.duplicate)
     if reply.result is not None:
         message.result.CopyFrom(_result(reply.result))
-    return message.SerializeToString()
+    return frame(message.SerializeToString())
+
+
+def _write_around(number: int) -> tuple[bytes, bytes]:
+    """What is before and behind the byte that has the last 7 bits of the id."""
+    written = frame(bytes((tag(1, VARINT),)) + varint(number))  # `SubmitResponse.id`
+    at = PREFIX_SIZE + 1
+    if len(_around) >= MAX_RECALLED:
+        _around.clear()
+    around = _around[number >> 7] = written[:at], written[at + 1 :]
+    return around
+
+
+_around: dict[int, tuple[bytes, bytes]] = {}
+"""By all bits of the id but the last 7."""
 
 
 def encode_batch(reply: Message) -> bytes:
@@ -425,14 +450,19 @@ def _unary(
     decode: Callable[[bytes, LimitSettings], Request | Rejection],
     encode: Callable[[Message], bytes],
     read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None,
+    write: Callable[[Any], bytes] | None = None,
 ) -> Route:
     def read_sole(content: bytes, limits: LimitSettings) -> Request | Rejection | None:
         data = sole(content, limits.max_message_bytes)
         return None if data is None else decode(data, limits)
 
+    def write_framed(reply: Message) -> bytes:
+        return frame(encode(reply))
+
     name = f"{service}.{method}"
     path = f"/cronoq.v1.{service}/{method}".encode()
-    return Route(path, name, METHOD_ROLES[name], False, decode, encode, read=read or read_sole)
+    role = METHOD_ROLES[name]
+    return Route(path, name, role, False, decode, encode, read=read or read_sole, write=write or write_framed)
 
 
 WATCH = Route(
@@ -449,7 +479,7 @@ WORK = Route(b"/cronoq.v1.Workers/Work", "Workers.Work", METHOD_ROLES["Workers.W
 ROUTES: dict[bytes, Route] = {
     route.path: route
     for route in (
-        _unary("Tasks", "Submit", decode_submit, encode_submit, read_submit),
+        _unary("Tasks", "Submit", decode_submit, encode_submit, read_submit, write_submit),
         _unary("Tasks", "SubmitBatch", decode_batch, encode_batch),
         _unary("Tasks", "Cancel", decode_cancel, encode_cancel),
         _unary("Tasks", "Get", decode_get, encode_info),

@@ -123,6 +123,7 @@ class Http2Server(Http2Connection, ServerTimers):
         "_ping_timeout",
         "_pinged",
         "_preface_due",
+        "_rest_matters",
         "_seen",
         "_spare",
         "due",
@@ -151,6 +152,8 @@ class Http2Server(Http2Connection, ServerTimers):
         self._spare: Stream | None = None
         """Of the last answer: where one call follows the other, they all have the same one."""
         self._peer_leaves = False
+        self._rest_matters = max(ping_interval, ping_timeout) > limits.IDLE_TIMEOUT
+        """When the last stream is over there may be something to do. Else that is noted: a ping is due earlier."""
         self._heard = now
         self._pinged: int | None = None
         self._idle_since = now
@@ -401,7 +404,7 @@ class Http2Server(Http2Connection, ServerTimers):
             self._advance(self._next_ping())  # an interval may be shorter than the time for the preface
 
     def _on_goaway(self, last: int, code: int, reason: bytes, events: list[Any]) -> None:
-        self._peer_leaves = True
+        self._peer_leaves = self._rest_matters = True
         if not self._streams:
             self.finish()
 
@@ -467,7 +470,9 @@ class Http2Server(Http2Connection, ServerTimers):
             del self._streams[stream_id]
             self._spare = stream
             if not self._streams:
-                self._left()
+                self._idle_since = self._clock
+                if self._rest_matters:
+                    self._left()
         else:
             self._end_local(stream_id, stream)
         return True
@@ -532,10 +537,8 @@ class Http2Server(Http2Connection, ServerTimers):
 
     def _left(self) -> None:
         if not self._streams:
-            self._idle_since = clock = self._clock
-            due = clock + limits.IDLE_TIMEOUT + self._lost
-            if due < self.due:
-                self.due = due
+            self._idle_since = self._clock
+            self._advance(self._clock + limits.IDLE_TIMEOUT)
             if self._peer_leaves:
                 self.finish()
 

@@ -2,14 +2,16 @@
 
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.messages import Complete, Submit, SubmitReply
+from cronoq_sansio.service.messages import CancelReply, Complete, Submit, SubmitReply
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb, protobuf_bytes
-from cronoq_sansio.wire.protobuf_codec import decode_submit, encode_submit
+from cronoq_sansio.wire.framing import frame
+from cronoq_sansio.wire.protobuf_codec import ROUTES, decode_submit, encode_submit, read_submit, write_submit
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 
@@ -66,11 +68,34 @@ def test_a_submit_is_decoded_alike_whether_its_like_was_seen_or_not(
             assert found.code is expected.code
         else:
             assert found == expected
+        assert read_submit(frame(data), limits) == found
 
 
 def _field(number: int, inside: bytes) -> bytes:
     head = bytes((protobuf_bytes.tag(number, protobuf_bytes.LENGTH),))
     return head + protobuf_bytes.varint(len(inside)) + inside
+
+
+@pytest.mark.parametrize("path", [path for path, route in ROUTES.items() if route.read is not None])
+def test_a_content_is_read_as_its_message_is_decoded_and_only_when_it_is_one_message(path: bytes) -> None:
+    route = ROUTES[path]
+    assert route.read is not None and route.decode is not None
+    for message in (b"", b"\xff", pb.GetRequest(task=pb.TaskRef(id=5)).SerializeToString()):
+        said = frame(message)
+        assert route.read(said, LIMITS) == route.decode(message, LIMITS)
+        for other in (said[:-1], said + b"\0", b"\1" + said[1:], said + said):
+            assert route.read(other, LIMITS) is None
+    most = LIMITS.max_message_bytes
+    assert route.read(frame(bytes(most)), LIMITS) is not None and route.read(frame(bytes(most + 1)), LIMITS) is None
+
+
+def test_one_request_and_one_answer_are_read_and_written_whole() -> None:
+    whole = {route.name for route in ROUTES.values() if route.read is not None}
+    assert whole == {route.name for route in ROUTES.values() if route.write is not None}
+    assert whole == {route.name for route in ROUTES.values() if not route.streaming and not route.events}
+    cancel = ROUTES[b"/cronoq.v1.Tasks/Cancel"]
+    assert cancel.write is not None
+    assert cancel.write(CancelReply(True)) == frame(pb.CancelResponse(cancelled=True).SerializeToString())
 
 
 def test_what_passed_the_checks_of_one_server_does_not_pass_those_of_another() -> None:
@@ -90,7 +115,9 @@ def test_what_passed_the_checks_of_one_server_does_not_pass_those_of_another() -
 def test_numbers_are_written_as_the_library_writes_them(number: int) -> None:
     field = pb.Complete(lease=number).SerializeToString()
     assert field == (b"\x08" + protobuf_bytes.varint(number) if number else b"")
-    assert encode_submit(SubmitReply(number, False, None)) == pb.SubmitResponse(id=number).SerializeToString()
+    message = pb.SubmitResponse(id=number).SerializeToString()
+    assert encode_submit(SubmitReply(number, False, None)) == message
+    assert write_submit(SubmitReply(number, False, None)) == frame(message)
     assert (
         encode_submit(SubmitReply(number, True, None))
         == pb.SubmitResponse(id=number, duplicate=True).SerializeToString()

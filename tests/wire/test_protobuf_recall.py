@@ -190,3 +190,50 @@ def test_so_many_are_remembered_and_no_more() -> None:
             seen(recall, task)
         assert len(recall._known) <= MAX_RECALLED and len(recall._seen) <= MAX_RECALLED
     assert find(recall, task) is not None
+
+
+def test_contents_of_one_length_need_not_begin_alike() -> None:
+    """Payloads of two lengths, none at all, an empty one, and one that is said in a way that nobody uses."""
+    recall = Recall()
+    rests = [pb.TaskSpec(kind="k" * size).SerializeToString() for size in (10, 8, 6, 4)]
+    tasks = [
+        payload(b"12") + rests[0],
+        payload(b"1234") + rests[1],
+        pb.TaskSpec(kind="k" * 14).SerializeToString(),
+        b"\x0a\x00" + pb.TaskSpec(kind="k" * 12).SerializeToString(),
+    ]
+    assert len({len(content(task)) for task in tasks}) == 1
+    for _ in range(3):
+        for task in tasks:
+            seen(recall, task)
+    for task in tasks * 2:
+        assert find(recall, task) == whole(task, len(content(task)) - PREFIX_SIZE)
+    odd = b"\x0a\x82\x00" + b"12" + pb.TaskSpec(kind="k" * 9).SerializeToString()
+    assert len(odd) == len(tasks[0])
+    for _ in range(3):
+        seen(recall, odd)
+    assert find(recall, tasks[0]) is not None
+
+
+def test_nothing_is_found_but_in_a_content_that_is_one_message() -> None:
+    recall, task = Recall(), payload(b"x") + pb.TaskSpec(kind="mail").SerializeToString()
+    for _ in range(2):
+        seen(recall, task)
+    said = content(task)
+    assert recall.find(said, LIMITS) is not None
+    for at in range(PREFIX_SIZE + 2):
+        for bit in range(8):
+            changed = bytearray(said)
+            changed[at] ^= 1 << bit
+            assert recall.find(bytes(changed), LIMITS) is None
+    for other in (said + b"\0", said[:-1], b"", said[:PREFIX_SIZE], frame(task), frame(b"\x0a\x00"), said + said):
+        assert recall.find(other, LIMITS) is None
+    assert recall.find(said, LIMITS) is not None
+
+
+def test_of_so_many_lengths_it_is_known_how_contents_begin_and_of_no_more() -> None:
+    recall, rest = Recall(), pb.TaskSpec(kind="mail").SerializeToString()
+    for size in range(2 * MAX_RECALLED):
+        seen(recall, payload(bytes(size)) + rest)
+        assert len(recall._openings) <= MAX_RECALLED
+    assert find(recall, payload(b"x") + rest) is not None

@@ -56,7 +56,6 @@ from cronoq_sansio.wire.protobuf_recurring import (
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
-_recall = Recall()
 
 
 @value
@@ -94,20 +93,6 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     return found or _decode_submit(data, limits)
 
 
-def read_submit(content: bytes, limits: LimitSettings) -> Submit | Rejection | None:
-    """`Tasks.Submit`, as `Route.read`."""
-    spec = _recall.find(content, limits)
-    if spec is not None:
-        return Submit(spec, False, None)
-    data = sole(content, limits.max_message_bytes)
-    if data is None:
-        return None
-    submit = _decode_submit(data, limits)
-    if type(submit) is Submit:
-        _recall.learn(content, submit.spec, limits)
-    return submit
-
-
 def _decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """With whatever may be in it."""
     try:
@@ -126,6 +111,10 @@ def _decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
             return parsed
         wait_timeout = parsed
     return Submit(spec, message.wait, wait_timeout)  # type: ignore[arg-type]
+
+
+read_submit = Recall(_decode_submit).read
+"""`Tasks.Submit`, as `Route.read`."""
 
 
 def decode_batch(data: bytes, limits: LimitSettings) -> SubmitBatch | Rejection:

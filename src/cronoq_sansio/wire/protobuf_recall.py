@@ -10,12 +10,15 @@ What is looked at is the whole content of a call, the message in its frame. Cont
 the same length begin with the same bytes, so one comparison tells what is in there and where.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from google.protobuf.message import DecodeError
 
 from cronoq_sansio.checks import check_key
+from cronoq_sansio.errors import Rejection
 from cronoq_sansio.limits import MAX_RECALLED, MAX_RECALLED_SIZE, MESSAGE_HEADROOM
+from cronoq_sansio.service.messages import Submit
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
 from cronoq_sansio.wire import pb
@@ -26,63 +29,77 @@ _task = Only(tag(1, LENGTH))  #: in `SubmitRequest`
 _PAYLOAD, _KEY, _PRIORITY = tag(1, LENGTH), tag(6, LENGTH), tag(5, VARINT)
 _TEXTS = frozenset((tag(2, LENGTH), tag(3, LENGTH), tag(4, LENGTH)))  #: before the key: content type, kind and pool
 
-
 Opening = tuple[bytes, int, int]
 """How a content begins, and where the payload begins and ends that is in there."""
+Known = tuple[LimitSettings, int, TaskSpec]
+"""The limits whose checks a task has passed, the bytes of the largest request under them, and what was made of it."""
+Decode = Callable[[bytes, LimitSettings], Submit | Rejection]
 
 
 class Recall:
     """What was made of tasks, by their bytes without payload and key."""
 
-    __slots__ = ("_known", "_openings", "_seen")
+    __slots__ = ("_decode", "_known", "_openings", "_seen")
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, tuple[LimitSettings, int, TaskSpec]] = {}
-        """With the limits whose checks it has passed, and the bytes of the largest request under them."""
+    def __init__(self, decode: Decode) -> None:
+        """`decode`: the long way, of a message."""
+        self._decode = decode
+        self._known: dict[bytes, Known] = {}
         self._seen: set[bytes] = set()
         """Those that came once: what comes once only need not be remembered."""
         self._openings: dict[int, Opening] = {}
         """Of the last content of each length."""
 
-    def find(self, content: bytes, limits: LimitSettings) -> TaskSpec | None:
-        """The task of a content that is one `SubmitRequest` with nothing else in it; None when it is not remembered."""
+    def read(self, content: bytes, limits: LimitSettings) -> Submit | Rejection | None:
+        """The request of a content that is one `SubmitRequest`, not compressed; None when it is anything else."""
         opening = self._openings.get(len(content))
         if opening is None or not content.startswith(opening[0]):
             opening = self._open(content)
-            if opening is None:
-                return None
-        _, start, end = opening
-        found, key = self._known.get(content[end:]), ""
-        if found is None:
-            at, text, after = _key(content, end)
-            found = self._known.get(content[end:at] + content[after:]) if text else None
+        if opening is not None:
+            _, start, end = opening
+            found, key = self._known.get(content[end:]), ""
             if found is None:
-                return None
-            try:
-                key = content[text:after].decode()
-            except UnicodeDecodeError:
-                return None
-            if key and check_key("key", key, limits.max_key_len) is not None:
-                return None
-        received = len(content) - PREFIX_SIZE
-        if found[0] is not limits or received > found[1]:
+                found, key = self._find(content, end, limits)
+            received = len(content) - PREFIX_SIZE
+            if found is not None and found[0] is limits and received <= found[1]:
+                known = found[2]
+                spec = TaskSpec(
+                    content[start:end],
+                    known.content_type,
+                    known.kind,
+                    known.pool,
+                    known.priority,
+                    key,
+                    known.timeout,
+                    known.retry,
+                    known.tags,
+                    received,
+                    known.scheduling,
+                )
+                return Submit(spec, False, None)
+        message = sole(content, limits.max_message_bytes)
+        if message is None:
             return None
-        known = found[2]
-        return TaskSpec(
-            content[start:end],
-            known.content_type,
-            known.kind,
-            known.pool,
-            known.priority,
-            key,
-            known.timeout,
-            known.retry,
-            known.tags,
-            received,
-            known.scheduling,
-        )
+        request = self._decode(message, limits)
+        if type(request) is Submit:
+            self._learn(content, request.spec, limits)
+        return request
 
-    def learn(self, content: bytes, spec: TaskSpec, limits: LimitSettings) -> None:
+    def _find(self, content: bytes, end: int, limits: LimitSettings) -> tuple[Known | None, str]:
+        """What is known of a task with a key, and the key; `end`: of its payload."""
+        at, text, after = _key(content, end)
+        found = self._known.get(content[end:at] + content[after:]) if text else None
+        if found is None:
+            return None, ""
+        try:
+            key = content[text:after].decode()
+        except UnicodeDecodeError:
+            return None, ""
+        if key and check_key("key", key, limits.max_key_len) is not None:
+            return None, ""
+        return found, key
+
+    def _learn(self, content: bytes, spec: TaskSpec, limits: LimitSettings) -> None:
         """`spec` is what the whole way made of it."""
         opening = self._open(content)
         if opening is None:

@@ -43,9 +43,9 @@ class GrpcOutput:
     def wants_write(self) -> bool:
         """Whether `take` has something."""
         connection = self.http2
-        if self._ready or (self._starved and connection.window > 0) or (self._narrow and self._has_room()):
+        if connection.unsent or connection.last_word or self._ready:
             return True
-        return connection.wants_write()
+        return (len(self._starved) > 0 and connection.window > 0) or (len(self._narrow) > 0 and self._has_room())
 
     def _has_room(self) -> bool:
         """For the event that has waited longest; what cannot go out whole any more, goes as far as there is room."""
@@ -54,9 +54,9 @@ class GrpcOutput:
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
+        if not self._ready and not self._starved and not self._narrow:
+            return self.http2.take(limit)
         ready, starved, narrow, connection = self._ready, self._starved, self._narrow, self.http2
-        if not ready and not starved and not narrow:
-            return connection.take(limit)
         room = limit - connection.unsent
         while room > 0:
             if starved and connection.window > 0:

@@ -354,6 +354,11 @@ class H2Server(ServerTimers):
         """Bytes that wait for `take`, as far as they are counted already."""
         return len(self._out)
 
+    @property
+    def last_word(self) -> bool:
+        """Something is to be said beyond `unsent`: the final GOAWAY, or what h2 has still to hand out."""
+        return self._dirty or self._farewell
+
     def wants_write(self) -> bool:
         """Whether `take` has something."""
         return self._dirty or self._farewell or bool(self._out)

@@ -31,6 +31,10 @@ class Http2(Protocol):
         """Bytes that wait for `take`."""
 
     @property
+    def last_word(self) -> bool:
+        """Something is to be said beyond them."""
+
+    @property
     def window(self) -> int:
         """Bytes that all streams together may send."""
 
@@ -79,9 +83,6 @@ class Http2(Protocol):
 
     def finish(self) -> None:
         """End."""
-
-    def wants_write(self) -> bool:
-        """Whether `take` has something."""
 
     def take(self, limit: int, *, more: bool = False) -> bytes:
         """Bytes to write."""

@@ -32,7 +32,6 @@ class Http2Output:
 
     __slots__ = (
         "_encoder",
-        "_farewell",
         "_most_data",
         "_out",
         "_over",
@@ -41,12 +40,15 @@ class Http2Output:
         "_replies",
         "_send_window",
         "_streams",
+        "last_word",
         "unsent",
     )
 
     def __init__(self) -> None:
         self.unsent = 0
         """Bytes that wait for `take`."""
+        self.last_word = False
+        """There is one, which goes out once all else is sent."""
         self._encoder = Encoder()
         self._streams: dict[int, Stream] = {}
         self._over = OverStreams()
@@ -57,8 +59,6 @@ class Http2Output:
         self._out: list[bytes] = []
         self._replies = Replies()
         """Of `_out`."""
-        self._farewell = False
-        """There is a last word, which goes out once all else is sent."""
 
     def sendable(self, stream_id: int) -> int:
         """How many bytes one `send_data` may carry now; 0 or less = wait until the window is opened."""
@@ -139,8 +139,8 @@ class Http2Output:
 
         Many clients drop their streams when they see the final GOAWAY: it comes last.
         """
-        if self._farewell and not more:
-            self._farewell = False
+        if self.last_word and not more:
+            self.last_word = False
             self._say_farewell()
         out = self._out
         if self.unsent > limit:

@@ -510,11 +510,11 @@ class Http2Server(Http2Connection, ServerTimers):
         if not self.closed:
             self.closed = True
             self.due = 0  # whoever waits for the peer has to notice
-            self._farewell = self._seen == len(PREFACE)
+            self.last_word = self._seen == len(PREFACE)
 
     def wants_write(self) -> bool:
         """Whether `take` has something."""
-        return self.unsent > 0 or self._farewell
+        return self.unsent > 0 or self.last_word
 
     def _say_farewell(self) -> None:
         self._goaway(self._highest, NO_ERROR, b"")

@@ -52,7 +52,7 @@ def test_jitter_spreads_tasks_that_fail_together():
     tasks = rig.submit(*(spec() for _ in range(1_000)))
     rig.slots(1_000)
     rig.handle(*(AttemptFailed(rig.lease(task).id, "boom", False, 0) for task in tasks))
-    due = sorted(entry[0] - rig.now for entry in rig.engine.retries._heap)
+    due = sorted(entry[0] - rig.now for entry in rig.engine.retries.heap)
     assert len(due) == 1_000
     for index in range(10):  # uniform: no tenth of the minute stays empty or gets twice its share
         share = sum(index * 6 * SECOND <= when < (index + 1) * 6 * SECOND for when in due)

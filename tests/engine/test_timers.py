@@ -34,7 +34,7 @@ def test_cancelled_entries_do_not_pile_up():
     heap.add(1_000_000, "stays")
     for when in range(10_000):
         heap.cancel(heap.add(2_000_000 + when, "goes"))
-    assert len(heap._heap) <= 2 * TimerHeap.MIN_GARBAGE + 2
+    assert len(heap.heap) <= 2 * TimerHeap.MIN_GARBAGE + 2
     assert heap.next() == 1_000_000
 
 
@@ -53,3 +53,12 @@ def test_of_timers_due_at_once_the_order_says_which_comes_first():
     heap.add(0, 4, "z")
     assert heap.first() == (0, "z")
     assert [heap.pop_due(1) for _ in range(5)] == [4, 3, 1, 0, 2] and heap.first() is None
+
+
+def test_what_is_left_of_cancelled_timers_can_be_dropped():
+    heap: TimerHeap[str] = TimerHeap()
+    for when in range(3):
+        heap.cancel(heap.add(when, "goes"))
+    heap.clear()
+    heap.add(7, "stays")
+    assert len(heap) == len(heap.heap) == 1 and heap.next() == 7

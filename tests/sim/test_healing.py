@@ -65,7 +65,7 @@ PLANTED = {
         Calls,
         "close",
         close_without_timer,
-        {"a size does not return: service_timers", "a size does not return: service._timers._heap"},
+        {"a size does not return: service_timers", "a size does not return: service._timers.heap"},
     ),
 }
 

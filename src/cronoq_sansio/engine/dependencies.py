@@ -242,7 +242,7 @@ class Dependencies:
         return units
 
     def next_timeout(self) -> int | None:
-        """When `settle` or `fire` has something to do, on the `now` scale; 0 = now."""
+        """When `settle` or `fire` has something to do, on the `now` scale; 0 = now. None while nobody is blocked."""
         return 0 if self.unsettled and not self.held else self._timers.next()
 
     def fire(self, engine: "Engine", units: int) -> int:
@@ -297,6 +297,7 @@ class Dependencies:
         if not self.any:  # whatever still stood there has nobody who waits
             self._appeared.clear()
             self._ended.clear()
+            self._timers.clear()
             self.unsettled = 0
 
     # --- looking
@@ -326,6 +327,7 @@ class Dependencies:
             assert not awaits or blocked.timer is not None, f"{task} awaits a key without end"
             assert self._appeared or awaits or blocked.timer is None, f"{task} has a timer but awaits no key"
         timers = sum(blocked.timer is not None for blocked in self.any.values())
+        assert self.any or not self._timers.heap, "nobody is blocked, and timers are left"
         assert len(self._timers) == timers, "there is not one timer per task that awaits a key"
         for ref, parent in self.parents.items():
             assert parent.children and not parent.status, f"{parent} decides nothing"

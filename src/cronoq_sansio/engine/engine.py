@@ -204,14 +204,21 @@ class Engine:
         """When `handle([TimerFired()], …)` is due, on the `now` scale."""
         if self._more:
             return self.now
-        earliest = _earlier(self.leases.next_timeout(), self.retries.next())
-        earliest = _earlier(earliest, self.dependencies.next_timeout())
+        earliest = None
+        # Asked after every step: whoever has nothing that is timed, nor anything put off until then, is not.
+        if self.leases.heap:
+            earliest = self.leases.next_timeout()
+        if self.retries.heap:
+            earliest = _earlier(earliest, self.retries.next())
+        if self.dependencies.any:
+            earliest = _earlier(earliest, self.dependencies.next_timeout())
         if self.starts.count:
             earliest = _earlier(earliest, self.starts.next_timeout(self))
         if not self._held:  # while dispatch is held back nothing is called, and no schedule fires
             if self.recurring.armed:
                 earliest = _earlier(earliest, self.recurring.next_timeout(self))
-            earliest = _earlier(earliest, self.resources.next_timeout())
+            if self.resources.any:
+                earliest = _earlier(earliest, self.resources.next_timeout())
         return earliest
 
     # --- looking

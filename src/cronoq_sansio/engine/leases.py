@@ -22,7 +22,7 @@ MIN_GARBAGE = 64  #: below this many entries of ended leases a rebuild costs mor
 class Leases:
     """Every live lease of a term."""
 
-    __slots__ = ("_heap", "excused", "live", "next_id", "parked")
+    __slots__ = ("excused", "heap", "live", "next_id", "parked")
 
     def __init__(self, first_id: int) -> None:
         self.live: dict[int, Lease] = {}
@@ -30,8 +30,8 @@ class Leases:
         self.excused = 0
         """Nanoseconds since the term began that do not count against any lease."""
         self.parked = False
-        self._heap: list[tuple[int, int, Lease]] = []
-        """Due in lease time, id, lease."""
+        self.heap: list[tuple[int, int, Lease]] = []
+        """Due in lease time, id, lease; those that are over among them."""
 
     def held(self, lease_id: int) -> Lease | None:
         """The lease if a worker holds it; otherwise a report for it is stale."""
@@ -64,7 +64,7 @@ class Leases:
         if self.parked:
             return None
         lease_now = now - self.excused
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][0] <= lease_now:
             due, _, lease = heappop(heap)
             lease.timed = False
@@ -72,7 +72,7 @@ class Leases:
                 continue
             if due < _due(lease):  # there was a heartbeat; if its time is up nevertheless it comes up again
                 self._time(lease)
-                heap = self._heap
+                heap = self.heap
                 continue
             timeout = lease.task.spec.timeout
             return lease, timeout is not None and lease.started + timeout <= lease_now
@@ -80,18 +80,18 @@ class Leases:
 
     def next_timeout(self) -> int | None:
         """On the `now` scale; None without held leases and while parked."""
-        heap = self._heap
+        heap = self.heap
         while heap and not heap[0][2].held:
             heappop(heap)[2].timed = False
         return heap[0][0] + self.excused if heap and not self.parked else None
 
     def _time(self, lease: Lease) -> None:
         lease.timed = True
-        heap = self._heap
+        heap = self.heap
         heappush(heap, (_due(lease), lease.id, lease))
         if len(heap) > MIN_GARBAGE and len(heap) > 2 * len(self.live):
-            self._heap = [entry for entry in heap if entry[2].live]
-            heapify(self._heap)
+            self.heap = [entry for entry in heap if entry[2].live]
+            heapify(self.heap)
 
 
 def _due(lease: Lease) -> int:

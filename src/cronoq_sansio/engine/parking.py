@@ -198,6 +198,10 @@ class Parking:
             stock.noted = True
             self._noted.append(stock)
 
+    def rest(self) -> None:
+        """Nobody waits any more, parked or called: nothing is left to look at, now or later."""
+        self._set_timers()
+
     def due(self) -> int | None:
         """When a resource has enough for a shut rack, if time alone decides; the past when it has; None for never."""
         if self._noted:
@@ -242,6 +246,10 @@ class Parking:
         """Pool, labels and needs of everybody who is parked, each once; for invariant checks."""
         for (demand, needs), claim in self._claims.items():
             yield claim.shelf.pool, demand, needs
+
+    def rests(self) -> bool:
+        """True when there is nothing to look at, now or later; for invariant checks."""
+        return not self._noted and self._due is None
 
     def check_invariants(self) -> None:
         """Recount everything."""

@@ -115,6 +115,8 @@ class Resources:
         elif plan.claim is not None:
             self._parking.leave(task, plan.claim)
             self.any -= 1
+            if not self.any:
+                self._parking.rest()
 
     # --- the pump
 
@@ -205,7 +207,8 @@ class Resources:
         """A resource has other limits from now on."""
         stock = self._stocks[settings.name]
         stock.set_limit(settings, now)
-        self._parking.note(stock)
+        if stock.shut.numbers:
+            self._parking.note(stock)
 
     # --- looking
 
@@ -233,6 +236,7 @@ class Resources:
                     promised[name] += units if plan.called else 0
         assert parked == self._parking.count, f"{parked} tasks are parked, not {self._parking.count}"
         assert len(self._called) == self.any - parked
+        assert self.any or self._parking.rests(), "nobody waits for a resource, and something is left to look at"
         for pool in engine.pools.values():
             assert pool.called == called.get(pool.index, 0), f"called tasks of pool {pool.name}"
         for name, stock in self._stocks.items():
@@ -285,6 +289,8 @@ class Resources:
             stock.promised -= units
             if stock.shut.numbers:
                 self._parking.note(stock)
+        if not self.any:
+            self._parking.rest()
 
 
 def _plan(task: "Task") -> "Plan":

@@ -23,25 +23,26 @@ class Timer(Generic[P]):
 class TimerHeap(Generic[P]):
     """Timers of one time scale."""
 
-    __slots__ = ("_cancelled", "_heap", "_number")
+    __slots__ = ("_cancelled", "_number", "heap")
 
     #: Below this many cancelled entries a rebuild costs more than it frees.
     MIN_GARBAGE = 64
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, str, int, Timer[P]]] = []
+        self.heap: list[tuple[int, str, int, Timer[P]]] = []
+        """Due time, order, number, timer; cancelled ones among them. Who sees it empty need not ask for `next`."""
         self._number = 0
         self._cancelled = 0
 
     def __len__(self) -> int:
         """Timers that are set."""
-        return len(self._heap) - self._cancelled
+        return len(self.heap) - self._cancelled
 
     def add(self, when: int, payload: P, order: str = "") -> Timer[P]:
         """Set a timer; the result is for `cancel`."""
         self._number += 1
         timer = Timer(payload)
-        heappush(self._heap, (when, order, self._number, timer))
+        heappush(self.heap, (when, order, self._number, timer))
         return timer
 
     def cancel(self, timer: Timer[P]) -> None:
@@ -50,14 +51,19 @@ class TimerHeap(Generic[P]):
             return
         timer.payload = None
         self._cancelled += 1
-        if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[3].payload is not None]
-            heapify(self._heap)
+        if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self.heap):
+            self.heap = [entry for entry in self.heap if entry[3].payload is not None]
+            heapify(self.heap)
             self._cancelled = 0
+
+    def clear(self) -> None:
+        """Drop what is left of timers that were all cancelled."""
+        self.heap.clear()
+        self._cancelled = 0
 
     def next(self) -> int | None:
         """When the earliest timer is due; None without timers."""
-        heap = self._heap
+        heap = self.heap
         if heap and heap[0][3].payload is None:
             self._skip()
         return heap[0][0] if heap else None
@@ -65,20 +71,20 @@ class TimerHeap(Generic[P]):
     def first(self) -> tuple[int, str] | None:
         """When the earliest timer is due, and its order; None without timers."""
         self._skip()
-        return self._heap[0][:2] if self._heap else None
+        return self.heap[0][:2] if self.heap else None
 
     def pop_due(self, now: int) -> P | None:
         """Take the earliest timer that is due at `now`; None when there is none."""
         self._skip()
-        if not self._heap or self._heap[0][0] > now:
+        if not self.heap or self.heap[0][0] > now:
             return None
-        timer = heappop(self._heap)[3]
+        timer = heappop(self.heap)[3]
         payload = timer.payload
         timer.payload = None
         return payload
 
     def _skip(self) -> None:
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][3].payload is None:
             heappop(heap)
             self._cancelled -= 1

@@ -89,7 +89,7 @@ LEFT_OUT: dict[type, dict[str, str]] = {
     Task: {"pool": "its name is in the specification", "finished": "a live task has not ended"},
     Plan: {"lane": _FOLLOWS},
     Lease: {"timed": _LOOKED},
-    Leases: {"_heap": _FOLLOWS},
+    Leases: {"heap": _FOLLOWS},
     TaskTable: {"_retained": "those that are finished", "_retention": _SETTINGS, "_retention_max": _SETTINGS},
     Group: {"demands": _FOLLOWS, "counted": _FOLLOWS, "number": "the order of the groups says it"},
     Groups: {

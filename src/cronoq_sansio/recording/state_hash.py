@@ -107,7 +107,7 @@ def _lease(lease: Lease) -> Any:
 
 def _timers(heap: "TimerHeap[Any]", name: Any) -> list[Any]:
     """Due times, and whose they are, in the order in which they will come up."""
-    entries = sorted(heap._heap, key=lambda entry: entry[:3])
+    entries = sorted(heap.heap, key=lambda entry: entry[:3])
     return [(when, order, name(timer.payload)) for when, order, _, timer in entries if timer.payload is not None]
 
 

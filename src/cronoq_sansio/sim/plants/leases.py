@@ -270,9 +270,9 @@ def timers_are_lost_when_their_heap_is_rebuilt(patch: Patch) -> None:
             return
         timer.payload = None
         self._cancelled += 1
-        if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[3].payload is not None][:-1]
-            heapify(self._heap)
+        if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self.heap):
+            self.heap = [entry for entry in self.heap if entry[3].payload is not None][:-1]
+            heapify(self.heap)
             self._cancelled = 0
 
     patch.setattr(TimerHeap, "cancel", cancel)
@@ -287,8 +287,8 @@ def a_rebuilt_heap_is_in_no_order(patch: Patch) -> None:
             return
         timer.payload = None
         self._cancelled += 1
-        if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[3].payload is not None][::-1]
+        if self._cancelled > self.MIN_GARBAGE and self._cancelled * 2 > len(self.heap):
+            self.heap = [entry for entry in self.heap if entry[3].payload is not None][::-1]
             self._cancelled = 0
 
     patch.setattr(TimerHeap, "cancel", cancel)

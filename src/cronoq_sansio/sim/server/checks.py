@@ -119,7 +119,7 @@ def written(node: "Node") -> None:
     if differ := sorted(live.keys() ^ shadows.keys()):
         raise fault("live tasks are not those that were written", f"tasks {differ}")
     settled = not (node.engine.dependencies.held or node.engine.dependencies.unsettled)
-    for when, _, _, timer in node.engine.retries._heap:
+    for when, _, _, timer in node.engine.retries.heap:
         task = timer.payload
         if task is not None and not shadows[task.id].due <= when <= shadows[task.id].latest:
             raise fault("a backoff is over at another time than was written", f"{task}: {when}")

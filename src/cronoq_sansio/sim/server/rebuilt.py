@@ -127,7 +127,7 @@ def _tasks(mine: Engine, other: Engine, started: frozenset[int]) -> list[str]:
 
 def _backoffs(engine: Engine) -> dict[int, int]:
     """When each is over."""
-    return {timer.payload.id: when for when, _, _, timer in engine.retries._heap if timer.payload is not None}
+    return {timer.payload.id: when for when, _, _, timer in engine.retries.heap if timer.payload is not None}
 
 
 def _durable(task: "Task", now: int, due: int) -> object:

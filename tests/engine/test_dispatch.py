@@ -265,7 +265,7 @@ def test_a_lane_does_not_grow_by_tasks_that_leave():
         for task in rig.submit(*(spec() for _ in range(50))):
             rig.engine.handle([ev.TaskCancelled(None, task)], rig.now)
     lane = rig.engine.pools["default"].lanes[NORMAL]
-    assert len(lane._fresh) <= MAX_LANE_GARBAGE
+    assert len(lane.fresh) <= MAX_LANE_GARBAGE
 
 
 @pytest.mark.parametrize("deadline", [None, 900 * SECOND])

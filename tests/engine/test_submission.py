@@ -1,11 +1,14 @@
 """Specification checks in their order, keys and duplicates, retention, bounds."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine import events as ev
 from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.errors import Code
+from cronoq_sansio.recording.state_hash import state_of
 from cronoq_sansio.settings import LimitSettings
 from tests.engine.harness import Rig, attempts, pool, spec, total
 
@@ -141,3 +144,48 @@ def test_ids_follow_the_order_of_submission():
     rig = rig_with()
     ids = rig.submit(*(spec() for _ in range(10)))
     assert ids == list(range(1, 11))
+
+
+PLAIN = st.builds(
+    spec,
+    st.sampled_from(["", "", "a", "b", "c"]),
+    pool=st.sampled_from(["first", "sheds", "shares", "nope"]),
+    priority=st.integers(0, 3),
+    size=st.sampled_from([10, 10, 400]),
+)
+SPECIAL = st.builds(
+    spec,
+    pool=st.sampled_from(["first", "sheds", "shares"]),
+    priority=st.integers(0, 3),
+    labels=st.sampled_from([{}, {"gpu": "yes"}]),
+    deadline_in=st.sampled_from([None, 60 * SECOND]),
+    deps=st.sampled_from([[], ["c"]]),
+)
+SLOTS = st.builds(
+    ev.GroupCapacitySet,
+    st.sampled_from(["first", "sheds", "shares"]),
+    st.sampled_from([(), (("gpu", "yes"),)]),
+    st.integers(0, 3),
+)
+
+
+@given(st.lists(st.lists(PLAIN | SPECIAL | SLOTS | st.just(ev.TransitionsWatched(True)), max_size=4), max_size=12))
+def test_the_short_way_in_is_the_long_one(steps):
+    """A plain task whose caller may wait goes the long way; where nobody waits that makes no difference."""
+    pools = (
+        pool("first", await_unknown_dependencies=60 * SECOND, max_pending_by_class=(None, None, 4, None)),
+        pool("sheds", overflow="shed_lowest", max_pending=4),
+        pool("shares", fair_share=True),
+    )
+    rigs = [Rig(*pools, limits=LimitSettings(max_pending_total=20, max_payload_bytes=2_000)) for _ in range(2)]
+    for step in steps:
+        told = []
+        for rig, may_wait in zip(rigs, (False, True), strict=True):
+            events = [item if type(item) is not type(spec()) else ev.TaskSubmitted(0, item, may_wait) for item in step]
+            done = rig.handle(*events)
+            told.append((done.writes, rig.answers, rig.moves, rig.order(), list(rig.ended), state_of(rig.engine)))
+        assert told[0] == told[1]
+    while rigs[0].engine.leases.live:
+        for rig in rigs:
+            rig.complete(next(iter(rig.engine.leases.live.values())).task.id)
+        assert rigs[0].order() == rigs[1].order()

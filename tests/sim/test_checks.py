@@ -147,11 +147,11 @@ def task_can_never_run(node):
 
 
 def live_key_is_lost(node):
-    del node.engine.tasks._keys["two"]
+    del node.engine.tasks.keys["two"]
 
 
 def key_is_forgotten(node):
-    del node.engine.tasks._keys["one"]
+    del node.engine.tasks.keys["one"]
 
 
 def key_is_kept(node):

@@ -59,7 +59,7 @@ PLANTED = {
         TaskTable,
         "_forget",
         forget_but_not_the_key,
-        {"a size does not return: engine.tasks._keys"},
+        {"a size does not return: engine.tasks.keys"},
     ),
     "timers of calls that are over": (
         Calls,
@@ -110,6 +110,6 @@ def test_nothing_is_chosen_and_everybody_has_gone(seed):
 
 def test_sizes_names_what_has_grown():
     table = TaskTable.__new__(TaskTable)
-    table._keys = {"k": object()}
+    table.keys = {"k": object()}
     table._retained = {1: [Random(0)], 2: [7, 8]}
-    assert sizes("table", table) == {"table._keys": 1, "table._retained": 2, "table._retained[]": 3}
+    assert sizes("table", table) == {"table.keys": 1, "table._retained": 2, "table._retained[]": 3}

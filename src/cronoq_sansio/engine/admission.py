@@ -22,9 +22,10 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import cycles, dependencies, lifecycle, overload, reservations, retry
-from cronoq_sansio.engine.actions import BatchOutcome, Submitted
+from cronoq_sansio.engine.actions import Answer, BatchOutcome, Submitted
 from cronoq_sansio.engine.dependencies import Resolved
 from cronoq_sansio.engine.dispatch import Pool
+from cronoq_sansio.engine.events import TaskSubmitted
 from cronoq_sansio.engine.records import Edge
 from cronoq_sansio.engine.reservations import Booking
 from cronoq_sansio.engine.task import Task
@@ -56,26 +57,33 @@ class Checked:
     """None = it depends on nothing."""
 
 
-def submit(
-    engine: "Engine", spec: TaskSpec, request: object, may_wait: bool
-) -> tuple[Submitted | Rejection, int] | None:
-    """Take in one task; the outcome, and the step that it shows. None: it waits for room and is answered later."""
-    duplicate = _duplicate(engine, spec) if spec.key else None
-    if duplicate is not None:
-        return duplicate
-    if spec.scheduling is None and spec.retry is None and not may_wait and spec.key not in engine.dependencies.parents:
+def submit(engine: "Engine", event: TaskSubmitted) -> None:
+    """Take in one task, and answer; or let it wait for room, to be answered later."""
+    spec = event.spec
+    if (
+        spec.scheduling is None
+        and spec.retry is None
+        and not event.may_wait
+        and (not spec.key or _nobody_knows(engine, spec.key))
+    ):
         pool = engine.pools.get(spec.pool)
         if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing else could be wrong
-            now, tasks = engine.now, engine.tasks
-            task = Task(tasks.next_id, spec, pool, pool.settings.retry, now, now + engine.wall_offset)
-            tasks.next_id += 1
-            lifecycle.admit(engine, task)
-            return Submitted(task.id, False), engine.number
+            task_id = lifecycle.enter(engine, spec, pool)
+            engine.step.once_durable.append(Answer(event.request, Submitted(task_id, False), engine.number))
+            return
+    answer = (_duplicate(engine, spec) if spec.key else None) or _submit_new(engine, event)
+    if answer is not None:
+        engine.step.once_durable.append(Answer(event.request, *answer))
+
+
+def _submit_new(engine: "Engine", event: TaskSubmitted) -> tuple[Submitted | Rejection, int] | None:
+    """Take in a task that is no duplicate; the outcome, and the step that it shows. None: it waits for room."""
+    spec, may_wait = event.spec, event.may_wait
     place = find_place(engine, spec)
     if may_wait and (place.code is Code.FULL if isinstance(place, Rejection) else engine.waiting_room.has_line(spec)):
         if isinstance(place, Place):
             _unbook(place.checked, place.booking)
-        refusal = engine.waiting_room.park(request, spec)
+        refusal = engine.waiting_room.park(event.request, spec)
         return None if refusal is None else (refusal, 0)
     if isinstance(place, Rejection):
         return place, 0
@@ -210,6 +218,11 @@ def _make_room(
 
 
 # --- checks
+
+
+def _nobody_knows(engine: "Engine", key: str) -> bool:
+    """No task has the key, and none waits for one that has it."""
+    return engine.tasks.by_key(key, engine.now) is None and key not in engine.dependencies.parents
 
 
 def _duplicate(engine: "Engine", spec: TaskSpec) -> tuple[Submitted, int] | None:

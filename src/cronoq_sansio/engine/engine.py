@@ -170,7 +170,7 @@ class Engine:
         self.number = number = self.number + 1
         step: EngineStep = Step(number)
         self.step = step
-        if len(events) == 1 and type(events[0]) is ev.LeasesReleased:  # a third of all steps; nothing follows from it
+        if events and type(events[0]) is ev.LeasesReleased and len(events) == 1:  # often, and nothing follows from it
             self._released(events[0])
             return step
         finished = self.tasks.finished
@@ -180,22 +180,22 @@ class Engine:
             HANDLERS[type(event)](self, event)
         awake = self.awake
         if (
-            len(awake) > 1
-            or self._held
-            or self.dependencies.unsettled
+            self.dependencies.unsettled
             or self.waiting_room.waiting
             or (self.resources.any and self.resources.active(self.now))
         ):
             self._consequences()
-        elif awake:  # most steps: one pool has something to start, and that is all
+        elif not awake:  # whoever the last step left something to do for has ended by itself
+            self._more = False
+        elif len(awake) > 1 or self._held:
+            self._consequences()
+        else:  # most steps: one pool has something to start, and that is all
             if pump.serve(self, awake[0], MAX_UNITS):
                 awake.pop().queued = self._more = self.cut = False
             else:
                 self._more = self.cut = True
             if self.dependencies.unsettled:  # a fixed start was found to be missed
                 self._consequences()  # type: ignore[unreachable]  # `serve` changes what was looked at above
-        else:  # whoever the last step left something to do for has ended by itself
-            self._more = False
         if step.writes:
             self.written = number
         return step
@@ -355,12 +355,6 @@ class Engine:
             if long_ago:
                 pool.figures.note(now, pool.groups.capacity)
         self._note_due = (now if long_ago else due) + INTERVAL
-
-    def _submitted(self, event: ev.TaskSubmitted) -> None:
-        answer = admission.submit(self, event.spec, event.request, event.may_wait)
-        if answer is not None:
-            outcome, after = answer
-            self.step.once_durable.append(Answer(event.request, outcome, after))
 
     def _withdrawn(self, event: ev.SubmissionWithdrawn) -> None:
         self.waiting_room.withdraw(event.request)
@@ -523,7 +517,7 @@ def _earlier(one: int | None, other: int | None) -> int | None:
 
 
 HANDLERS: dict[type, Callable[..., None]] = {
-    ev.TaskSubmitted: Engine._submitted,
+    ev.TaskSubmitted: admission.submit,
     ev.SubmissionWithdrawn: Engine._withdrawn,
     ev.BatchSubmitted: Engine._batch_submitted,
     ev.TaskCancelled: Engine._cancelled,

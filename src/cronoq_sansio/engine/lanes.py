@@ -34,7 +34,7 @@ class Lane:
 
     fixed = False
     """Its tasks have a fixed start."""
-    __slots__ = ("_back", "_fresh", "_garbage", "_live", "called", "closed", "demand", "listed", "priority", "ready")
+    __slots__ = ("_back", "_garbage", "_live", "called", "closed", "demand", "fresh", "listed", "priority", "ready")
 
     def __init__(self, live: Mapping[int, Task], priority: int, demand: Demand, *, called: bool = False) -> None:
         self._live = live
@@ -49,13 +49,14 @@ class Lane:
         """Key by which it stands in its line; None when it does not stand there."""
         self.closed = False
         """It is left out of its line until a slot that serves its demand comes free."""
-        self._fresh: deque[int] = deque()
+        self.fresh: deque[int] = deque()
+        """Ids of tasks that came in order, ascending; ended ones among them. A new one goes to the end."""
         self._back: list[int] = []
         self._garbage = 0
 
     def push(self, task: Task) -> None:
         """Queue a READY task at its place."""
-        fresh, task_id = self._fresh, task.id
+        fresh, task_id = self.fresh, task.id
         if not fresh or task_id > fresh[-1]:
             fresh.append(task_id)
         else:
@@ -64,7 +65,7 @@ class Lane:
 
     def head(self) -> Task:
         """The task that is next, left where it is; the lane is not empty."""
-        fresh, back = self._fresh, self._back
+        fresh, back = self.fresh, self._back
         if self._garbage:
             while fresh and not self._waits(fresh[0]):
                 fresh.popleft()
@@ -84,10 +85,10 @@ class Lane:
         """Take the head; the lane is not empty."""
         if not self._back and not self._garbage:
             self.ready -= 1
-            return self._live[self._fresh.popleft()]
+            return self._live[self.fresh.popleft()]
         task = self.head()
-        if self._fresh and self._fresh[0] == task.id:
-            self._fresh.popleft()
+        if self.fresh and self.fresh[0] == task.id:
+            self.fresh.popleft()
         else:
             heappop(self._back)
         self.ready -= 1
@@ -103,7 +104,7 @@ class Lane:
 
     def empty(self) -> None:
         """Nothing waits here any more."""
-        self._fresh.clear()
+        self.fresh.clear()
         self._back.clear()
         self.ready = self._garbage = 0
 
@@ -112,10 +113,10 @@ class Lane:
         return [self._live[task_id] for task_id in self._ids() if self._waits(task_id)]
 
     def _ids(self) -> list[int]:
-        return [*self._fresh, *self._back]
+        return [*self.fresh, *self._back]
 
     def _clean(self) -> None:
-        self._fresh = deque(task_id for task_id in self._fresh if self._waits(task_id))
+        self.fresh = deque(task_id for task_id in self.fresh if self._waits(task_id))
         self._back = [task_id for task_id in self._back if self._waits(task_id)]
         heapify(self._back)
 

@@ -17,7 +17,7 @@ from cronoq_sansio.engine.dispatch import Pool
 from cronoq_sansio.engine.labels import Group
 from cronoq_sansio.engine.records import Edge, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
-from cronoq_sansio.spec import MissPolicy, TaskStatus
+from cronoq_sansio.spec import MissPolicy, TaskSpec, TaskStatus
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -91,6 +91,47 @@ def admit(engine: "Engine", task: Task, edges: tuple[Edge, ...] = (), *, blocked
     pool.pending += 1
     pool.pending_by_class[spec.priority] += 1
     tasks.pending += 1
+
+
+def enter(engine: "Engine", spec: TaskSpec, pool: Pool) -> int:
+    """A new task that asks for nothing but its class: stored, and queued. Its id.
+
+    Nearly every task comes in here, so this is `TaskTable.add`, `admit` and `make_ready` for such a one, in one piece.
+    """
+    tasks, step, now = engine.tasks, engine.step, engine.now
+    task_id = tasks.next_id
+    tasks.next_id = task_id + 1
+    task = tasks.live[task_id] = Task(task_id, spec, pool, pool.settings.retry, now, now + engine.wall_offset)
+    task.status = READY
+    task.stored = step.number
+    tasks.payload_bytes += spec.size
+    if spec.key:
+        tasks.keys[spec.key] = task
+    pool.ids.add(task_id)
+    step.writes.append(TaskInserted(task_id, spec, task.max_attempts, task.created))
+    engine.totals.submitted += 1
+    pool.arrivals += 1
+    if task.plan is None and not pool.in_play:
+        lane = pool.lanes[spec.priority]
+        lane.fresh.append(task_id)  # no task has a higher id
+        lane.ready += 1
+    else:
+        pool.push(task)
+    if pool.victims is not None:
+        pool.victims.add(task)
+    pool.pending += 1
+    pool.pending_by_class[spec.priority] += 1
+    tasks.pending += 1
+    if not pool.queued:  # a full pool is woken by the slot that comes free
+        groups = pool.groups
+        only = groups.plain.only
+        if (only.filled < only.capacity) if only is not None else (groups.filled - groups.overbusy < groups.capacity):
+            pool.queued = True
+            engine.awake.append(pool)
+    if engine.watched:
+        _tell(engine, task, BLOCKED)
+        _tell(engine, task, READY)
+    return task_id
 
 
 def block(engine: "Engine", task: Task) -> None:

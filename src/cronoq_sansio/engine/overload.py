@@ -62,14 +62,15 @@ NOBODY = Ahead()
 
 def fits(engine: "Engine", pool: "Pool", priority: int, size: int = 0) -> bool:
     """True while one more pending task of that class and size passes no bound. Size 0: the payload budget aside."""
-    settings, tasks, limits = pool.settings, engine.tasks, engine.limits
-    bound = settings.max_pending_by_class[priority]
-    return (
-        pool.pending < settings.max_pending
-        and tasks.pending < limits.max_pending_total
-        and tasks.payload_bytes + size <= limits.max_payload_bytes
-        and (bound is None or pool.pending_by_class[priority] < bound)
-    )
+    tasks, limits = engine.tasks, engine.limits
+    if (
+        pool.pending >= pool.settings.max_pending
+        or tasks.pending >= limits.max_pending_total
+        or tasks.payload_bytes + size > limits.max_payload_bytes
+    ):
+        return False
+    bound = pool.settings.max_pending_by_class[priority]
+    return bound is None or pool.pending_by_class[priority] < bound
 
 
 def refusal(engine: "Engine", spec: TaskSpec, pool: "Pool", ahead: Ahead = NOBODY) -> Rejection | None:

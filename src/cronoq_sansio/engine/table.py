@@ -16,11 +16,11 @@ class TaskTable:
     """Look-up by id and by key."""
 
     __slots__ = (
-        "_keys",
         "_retained",
         "_retention",
         "_retention_max",
         "finished",
+        "keys",
         "live",
         "next_id",
         "payload_bytes",
@@ -34,7 +34,8 @@ class TaskTable:
         """Of live tasks, and of the templates of recurring schedules."""
         self.pending = 0
         """Live tasks that are not running, over all pools."""
-        self._keys: dict[str, Task | Retained] = {}
+        self.keys: dict[str, Task | Retained] = {}
+        """Who has which key, finished tasks beyond their retention among them: ask `by_key`."""
         self._retained: dict[int, Retained] = {}
         self.finished: deque[Retained] = deque()
         """Those that are remembered, in the order of their ends."""
@@ -49,9 +50,9 @@ class TaskTable:
 
     def by_key(self, key: str, now: int) -> Task | Retained | None:
         """The task that has the key at `now`. After the retention the key is free, swept or not."""
-        known = self._keys.get(key)
+        known = self.keys.get(key)
         if isinstance(known, Retained) and known.expires <= now:
-            del self._keys[key]
+            del self.keys[key]
             return None
         return known
 
@@ -66,7 +67,7 @@ class TaskTable:
         self.payload_bytes += spec.size if spec.scheduling is None else weight(spec)
         task.pool.ids.add(task.id)
         if spec.key:
-            self._keys[spec.key] = task
+            self.keys[spec.key] = task
 
     def retire(self, task: Task, now: int) -> None:
         """A live task has ended; remember it for a while."""
@@ -75,14 +76,14 @@ class TaskTable:
         self.payload_bytes -= spec.size if spec.scheduling is None else weight(spec)
         key = spec.key
         if key:
-            del self._keys[key]
+            del self.keys[key]
         if self._retention_max:
             task_id, finished = task.id, self.finished
             retained = Retained(task_id, spec.pool, key, task.status, now + self._retention, task.stored)
             self._retained[task_id] = retained
             finished.append(retained)
             if key:
-                self._keys[key] = retained
+                self.keys[key] = retained
             if len(finished) > self._retention_max:
                 self._forget()
 
@@ -92,15 +93,15 @@ class TaskTable:
             return
         self._retained[retained.task_id] = retained
         self.finished.append(retained)
-        if retained.key and not isinstance(self._keys.get(retained.key), Task):
-            self._keys[retained.key] = retained
+        if retained.key and not isinstance(self.keys.get(retained.key), Task):
+            self.keys[retained.key] = retained
         if len(self.finished) > self._retention_max:
             self._forget()
 
     def free_key(self, key: str) -> None:
         """A finished task does not have that key any more, whatever is left of its retention."""
-        assert not isinstance(self._keys.get(key), Task)
-        self._keys.pop(key, None)
+        assert not isinstance(self.keys.get(key), Task)
+        self.keys.pop(key, None)
 
     def expire(self, now: int, limit: int) -> None:
         """Forget up to `limit` tasks that are older than the retention; look-ups by key do not wait for that."""
@@ -116,5 +117,5 @@ class TaskTable:
     def _forget(self) -> None:
         retained = self.finished.popleft()
         del self._retained[retained.task_id]
-        if retained.key and self._keys.get(retained.key) is retained:
-            del self._keys[retained.key]
+        if retained.key and self.keys.get(retained.key) is retained:
+            del self.keys[retained.key]

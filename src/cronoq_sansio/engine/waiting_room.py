@@ -17,7 +17,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.engine import admission, overload
-from cronoq_sansio.engine.actions import Answer
+from cronoq_sansio.engine.events import TaskSubmitted
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_WAITING_SUBMISSIONS
 from cronoq_sansio.spec import TaskSpec, weight
@@ -94,9 +94,7 @@ class WaitingRoom:
         priority, number, name = min(turns)
         request, spec = self._lines[name, priority][number]
         self.withdraw(request)
-        answer = admission.submit(engine, spec, request, may_wait=False)
-        assert answer is not None
-        engine.step.once_durable.append(Answer(request, *answer))
+        admission.submit(engine, TaskSubmitted(request, spec))
         return True
 
     def statistics(self) -> dict[str, int]:

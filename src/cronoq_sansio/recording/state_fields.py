@@ -57,7 +57,7 @@ TAKEN: dict[type, tuple[str, ...]] = {
     Lease: ("task",),
     Leases: ("live",),
     Retained: ("stored",),
-    TaskTable: ("live", "_keys", "finished"),
+    TaskTable: ("live", "keys", "finished"),
     Group: ("holders",),
     Groups: ("by_labels", "demands"),
     Pool: ("groups", "figures", "durations", "shares", "arrivals"),

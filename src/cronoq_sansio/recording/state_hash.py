@@ -115,7 +115,7 @@ def _finished(table: TaskTable, now: int) -> Any:
     kept = [(_plain(retained), retained.stored) for retained in table.finished if retained.expires > now]
     keys = sorted(
         (key, known.id if isinstance(known, Task) else known.task_id)
-        for key, known in table._keys.items()
+        for key, known in table.keys.items()
         if isinstance(known, Task) or known.expires > now
     )
     return kept, keys

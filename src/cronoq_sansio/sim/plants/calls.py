@@ -5,6 +5,7 @@ from typing import Any
 
 from cronoq_sansio.engine import admission
 from cronoq_sansio.engine.actions import BatchOutcome, Submitted
+from cronoq_sansio.engine.events import TaskSubmitted
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.calls import Calls
@@ -355,7 +356,7 @@ def a_key_is_free_as_soon_as_its_task_has_ended(patch: Patch) -> None:
     def make(before: Any) -> Any:
         def retire(self: Any, task: Any, now: int) -> None:
             before(self, task, now)
-            self._keys.pop(task.spec.key, None)
+            self.keys.pop(task.spec.key, None)
 
         return retire
 
@@ -370,7 +371,8 @@ def half_of_a_batch_is_taken_in(patch: Patch) -> None:
         def submit_batch(of: Any, specs: Any) -> Any:
             outcome = before(of, specs)
             if isinstance(outcome[0], Rejection):
-                admission.submit(of, specs[0], None, False)
+                admission.submit(of, TaskSubmitted(None, specs[0]))
+                of.step.once_durable.pop()  # nobody asked
             return outcome
 
         return submit_batch

@@ -173,11 +173,7 @@ def wakes_up_too_late(patch: Patch) -> None:
 @plant
 def answers_before_it_is_durable(patch: Patch) -> None:
     """A submission is acknowledged before its row is stored."""
-    patch.wrap(admission, "submit", lambda before: lambda *args, **named: _at_once(before(*args, **named)))
-
-
-def _at_once(answer: Any) -> Any:
-    return answer and (answer[0], 0)
+    patch.wrap(admission, "Answer", lambda before: lambda request, outcome, _after: before(request, outcome, 0))
 
 
 @plant

@@ -120,7 +120,7 @@ def live_keys_are_forgotten_at_recovery(patch: Patch) -> None:
         def finish(self: Any) -> None:
             before(self)
             for task in self._engine.tasks.live.values():
-                self._engine.tasks._keys.pop(task.spec.key, None)
+                self._engine.tasks.keys.pop(task.spec.key, None)
 
         return finish
 

@@ -150,13 +150,13 @@ def _keys(node: "Node") -> None:
     """Keys are remembered as long as they have to be, and not longer."""
     tasks, keys, now = node.engine.tasks, node.view.keys, node.now
     for key, task_id in keys.live.items():
-        if tasks._keys.get(key) is not tasks.live[task_id]:
-            raise fault("a live task does not have its key", f"{key!r}: {tasks._keys.get(key)}, written: {task_id}")
+        if tasks.keys.get(key) is not tasks.live[task_id]:
+            raise fault("a live task does not have its key", f"{key!r}: {tasks.keys.get(key)}, written: {task_id}")
     node.view.now = max(node.view.now, now)
     for key, entry in keys.finished.items():
         if key in keys.live:
             continue
-        known = tasks._keys.get(key)
+        known = tasks.keys.get(key)
         found = known.task_id if isinstance(known, Retained) and known.expires > now else 0
         if found != (entry[2] if keys.remembered(entry) else 0):
             raise fault("a key is remembered too long, or not long enough", f"{key!r}: {found}, written: {entry}")

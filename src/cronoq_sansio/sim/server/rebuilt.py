@@ -183,7 +183,7 @@ def _retained(
 ) -> tuple[dict[str, object], dict[str, object]]:
     """By key, what is remembered longer than that. A term does not know the keys of tasks whose rows it cannot read."""
     found = [
-        {key: held for key, held in engine.tasks._keys.items() if isinstance(held, Retained) and held.expires > since}
+        {key: held for key, held in engine.tasks.keys.items() if isinstance(held, Retained) and held.expires > since}
         for engine in (mine, other)
     ]
     unread = {key for known in found for key, held in known.items() if held.task_id in damaged}

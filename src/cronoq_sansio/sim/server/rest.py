@@ -38,7 +38,7 @@ KEPT = (
     "service._workers._groups",
 )
 """Where a term remembers something on purpose, each up to a number: what tasks were like, results, names of pools."""
-LAZY = ("_heap", "heap", "_fresh", "_back", "_special", "_plain", "_general")
+LAZY = ("_heap", "heap", "fresh", "_fresh", "_back", "_special", "_plain", "_general")
 """Ends of paths of queues and tables that are cleaned up when most of what is in them is over."""
 GARBAGE = 8 * MAX_LANE_GARBAGE
 """Over all queues at one path."""

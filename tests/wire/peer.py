@@ -1,8 +1,10 @@
 """A gRPC client without a socket, for the tests: h2's client role, and what it saw of each stream."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
@@ -23,6 +25,7 @@ from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.backlog import Waiting
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
+from cronoq_sansio.wire.h2_server import H2Server
 from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
 
@@ -30,6 +33,7 @@ GOAWAY = 7
 START = 1_000 * SECOND
 SUBMIT = "/cronoq.v1.Tasks/Submit"
 WORK = "/cronoq.v1.Workers/Work"
+on_both_machines = pytest.mark.parametrize("machine", [Http2Server, H2Server])
 
 
 @dataclass
@@ -182,6 +186,17 @@ class Peer:
         self.now = until
         self.events += fresh
         return fresh
+
+    def until_reset(self, stream_ids: list[int], seconds: int, act: Callable[[int], None]) -> int | None:
+        """Let seconds pass, each with `act` and a PING; after how many one of the streams was reset, or None."""
+        for second in range(1, seconds + 1):
+            self.timer(SECOND)
+            act(second)
+            self.client.ping(b"8 bytes.")
+            self.exchange()
+            if any(self.streams[stream_id].reset is not None for stream_id in stream_ids):
+                return second
+        return None
 
     def watch(self, data: bytes) -> None:
         """What the server wrote. GOAWAY is noted here, because h2's client drops its streams when it sees one."""

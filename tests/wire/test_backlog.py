@@ -21,15 +21,12 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import backlog, pb
 from cronoq_sansio.wire.backlog import Waiting, weight
 from cronoq_sansio.wire.framing import frame
-from cronoq_sansio.wire.h2_server import H2Server
 from cronoq_sansio.wire.http2_choice import MakeHttp2
-from cronoq_sansio.wire.http2_server import Http2Server
-from tests.wire.peer import SUBMIT, Peer
+from tests.wire.peer import SUBMIT, Peer, on_both_machines
 
 RESOURCE_EXHAUSTED = 8
 MOST = 1_000_000
 SIZE = 10_000
-MACHINES = pytest.mark.parametrize("machine", [Http2Server, H2Server])
 WAIT = "/cronoq.v1.Tasks/Wait"
 
 
@@ -79,7 +76,7 @@ def test_what_an_answer_counts(message: Message, size: int) -> None:
     assert weight(message) == size
 
 
-@MACHINES
+@on_both_machines
 def test_one_connection_may_keep_a_fifth(machine: MakeHttp2) -> None:
     waiting = Waiting()
     peer = peer_of(window=0, machine=machine, waiting=waiting)
@@ -131,7 +128,7 @@ def test_nothing_is_kept_beyond_the_bound_however_many_connections_there_are() -
     assert waiting.total == MOST
 
 
-@MACHINES
+@on_both_machines
 @pytest.mark.parametrize("apart", [False, True])
 def test_what_can_go_out_at_once_does(machine: MakeHttp2, apart: bool) -> None:
     waiting = Waiting()

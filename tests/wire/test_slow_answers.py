@@ -1,7 +1,5 @@
 """How long an answer may take to go out: slow links are waited for, a window that opens by single bytes is not."""
 
-from typing import Any
-
 import pytest
 
 from cronoq_sansio import limits as fixed
@@ -10,15 +8,11 @@ from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import AbortLease, StatusEvent, SubmitReply, TaskResult, WorkerGone
 from cronoq_sansio.wire import pb, peer_limits
 from cronoq_sansio.wire.framing import frame
-from cronoq_sansio.wire.h2_server import H2Server
 from cronoq_sansio.wire.http2_choice import MakeHttp2
-from cronoq_sansio.wire.http2_server import Http2Server
-from tests.wire.peer import SUBMIT, Peer
+from tests.wire.peer import SUBMIT, Peer, on_both_machines
 
 CALM = 11
 CONNECTION = 0  #: instead of a stream
-PING = b"8 bytes."
-MACHINES = pytest.mark.parametrize("machine", [Http2Server, H2Server])
 
 
 def owed(peer: Peer, size: int, path: str = SUBMIT) -> int:
@@ -30,23 +24,21 @@ def owed(peer: Peer, size: int, path: str = SUBMIT) -> int:
     return stream_id
 
 
-def drain(peer: Peer, ids: list[int], size: int, *, every: int = 1, seconds: int = 200, by: Any = None) -> int | None:
+def drain(
+    peer: Peer, ids: list[int], size: int, *, every: int = 1, seconds: int = 200, by: list[int] | None = None
+) -> int | None:
     """Open the windows `ids` by `size` every so many seconds; after how many a stream was reset, or None."""
-    seen = [peer.streams[stream_id] for stream_id in (by or ids)]
-    for second in range(1, seconds + 1):
-        peer.timer(SECOND)
+
+    def open_windows(second: int) -> None:
         if second % every == 0 and size:
             for stream_id in ids:
                 if not stream_id or not peer.streams[stream_id].ended:
                     peer.client.increment_flow_control_window(size, stream_id or None)
-        peer.client.ping(PING)
-        peer.exchange()
-        if any(stream.reset is not None for stream in seen):
-            return second
-    return None
+
+    return peer.until_reset(by or ids, seconds, open_windows)
 
 
-@MACHINES
+@on_both_machines
 @pytest.mark.parametrize("window", ["stream", "connection"])
 @pytest.mark.parametrize(("size", "every"), [(1, 8), (1, 1), (1, 29), (100, 1), (230, 1), (2_300, 10), (5_000, 25)])
 def test_an_answer_that_is_taken_too_slowly_is_reset(size: int, every: int, window: str, machine: MakeHttp2) -> None:
@@ -66,7 +58,7 @@ def test_an_answer_that_is_taken_too_slowly_is_reset(size: int, every: int, wind
     assert not peer.server._streams and peer.server._encoded == 0
 
 
-@MACHINES
+@on_both_machines
 @pytest.mark.parametrize(("size", "every"), [(240, 1), (2_400, 10), (6_000, 25), (7_200, 29), (125_000, 1)])
 def test_a_slow_link_is_waited_for(size: int, every: int, machine: MakeHttp2) -> None:
     peer = Peer(window=1_000, credit=False, machine=machine)
@@ -82,15 +74,13 @@ def test_a_window_that_larger_settings_open_byte_by_byte_is_no_progress() -> Non
     """Each of them moves all streams of the connection."""
     peer = Peer(window=0, credit=False)
     ids = [owed(peer, 1_000) for _ in range(50)]
-    for second in range(1, 100):
-        peer.timer(SECOND)
+
+    def larger(second: int) -> None:
         if second % 8 == 0:
             peer.client.update_settings({4: second // 8})
-        peer.client.ping(PING)
-        peer.exchange()
-        if not peer.server._streams:
-            break
-    assert second <= 52 and all(peer.streams[stream_id].reset == CALM for stream_id in ids)
+
+    ended = peer.until_reset(ids, 100, larger)
+    assert ended is not None and ended <= 52 and all(peer.streams[stream_id].reset == CALM for stream_id in ids)
     assert peer.server.exceeded == [peer_limits.SLOW_ANSWER] * 50 and not peer.server.closed
 
 

@@ -28,16 +28,13 @@ def begin(peer: Peer, path: str = SUBMIT, *extra: tuple[str, str], data: bytes =
 
 def feed(peer: Peer, stream_ids: list[int], size: int, *, every: int = 1, seconds: int = 200) -> int | None:
     """Bring `size` bytes for each stream every so many seconds; after how many the first one was reset, or None."""
-    for second in range(1, seconds + 1):
-        peer.timer(SECOND)
+
+    def bring(second: int) -> None:
         for stream_id in stream_ids:
             if second % every == 0 and size:
                 peer.data(stream_id, bytes(size))
-        peer.client.ping(PING)
-        peer.exchange()
-        if any(peer.streams[stream_id].reset is not None for stream_id in stream_ids):
-            return second
-    return None
+
+    return peer.until_reset(stream_ids, seconds, bring)
 
 
 @pytest.mark.parametrize(

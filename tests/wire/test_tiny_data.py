@@ -15,11 +15,10 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb, peer_limits
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
-from cronoq_sansio.wire.h2_server import H2Server
 from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
 from tests.wire import raw
-from tests.wire.peer import START, WORK
+from tests.wire.peer import START, WORK, on_both_machines
 
 ENHANCE_YOUR_CALM = 11
 MESSAGE = frame(pb.SubmitRequest(task=pb.TaskSpec(key="k"), wait=True).SerializeToString())
@@ -69,12 +68,10 @@ def cut(data: bytes, size: int) -> list[bytes]:
     return [data[at : at + size] for at in range(0, len(data), size)]
 
 
-machines = pytest.mark.parametrize("machine", [Http2Server, H2Server])
-
 # --- one more than is allowed
 
 
-@machines
+@on_both_machines
 @pytest.mark.parametrize("size", [1, 5, limits.TINY_DATA - 1])
 def test_a_call_in_tiny_pieces(machine: MakeHttp2, size: int) -> None:
     talk = Talk(machine)
@@ -83,7 +80,7 @@ def test_a_call_in_tiny_pieces(machine: MakeHttp2, size: int) -> None:
     assert talk.taken(repeat(bytes(size), 10_000)) == FREE + BURST
 
 
-@machines
+@on_both_machines
 def test_a_message_of_a_worker_in_tiny_pieces(machine: MakeHttp2) -> None:
     talk = Talk(machine)
     talk.open(path=WORK)
@@ -93,7 +90,7 @@ def test_a_message_of_a_worker_in_tiny_pieces(machine: MakeHttp2) -> None:
     assert talk.events[-1] == WorkerGone(stream, peer_limits.TINY_DATA.says)
 
 
-@machines
+@on_both_machines
 def test_many_in_one_read(machine: MakeHttp2) -> None:
     talk = Talk(machine)
     talk.open()
@@ -104,7 +101,7 @@ def test_many_in_one_read(machine: MakeHttp2) -> None:
     assert talk.server.exceeded == [peer_limits.TINY_DATA] and talk.server._streams == {}
 
 
-@machines
+@on_both_machines
 def test_what_comes_behind_them_in_the_same_read_is_not_looked_at(machine: MakeHttp2) -> None:
     """Not even a breach of HTTP/2, which the layer below has seen already."""
     talk = Talk(machine)
@@ -144,7 +141,7 @@ def test_they_come_back_at_their_rate() -> None:
     assert talk.taken(repeat(b"x", 1_000)) == limits.TINY_DATA_RATE
 
 
-@machines
+@on_both_machines
 def test_on_a_stream_whose_answer_waits_for_a_window(machine: MakeHttp2) -> None:
     """Nothing that comes means anything any more, and it costs as much."""
     talk = Talk(machine, initial_window_size=0)
@@ -192,7 +189,7 @@ def reply(talk: Talk) -> None:
     talk.written.clear()
 
 
-@machines
+@on_both_machines
 def test_heads_of_messages_that_come_apart(machine: MakeHttp2) -> None:
     """Of a thousand calls at a time, and of many after one another."""
     talk = Talk(machine)
@@ -243,7 +240,7 @@ def test_what_windows_cut_off_a_long_message() -> None:
     assert talk.server.useless(START) == 0
 
 
-@machines
+@on_both_machines
 @pytest.mark.parametrize("size", range(1, 8))
 def test_somebody_who_tries_how_a_message_may_be_cut(machine: MakeHttp2, size: int) -> None:
     talk = Talk(machine)

@@ -13,19 +13,15 @@ from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import StatusEvent
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire.grpc import GrpcServer
-from cronoq_sansio.wire.h2_server import H2Server
 from cronoq_sansio.wire.http2_choice import MakeHttp2
-from cronoq_sansio.wire.http2_server import Http2Server
 from cronoq_sansio.wire.http2_words import DEFAULT_WINDOW, SMALLEST_FRAME
 from tests.wire import raw
-from tests.wire.peer import START
+from tests.wire.peer import START, on_both_machines
 from tests.wire.test_grpc_floods import update, watching
 
 WIDE = 1 << 20
 SIZE = 20_000
 """Of the events: more than the smallest frame, less than half of the window that a connection begins with."""
-
-both = pytest.mark.parametrize("machine", [Http2Server, H2Server])
 
 
 def connected(machine: MakeHttp2, *, window: int, frame: int = 65_536) -> GrpcServer:
@@ -69,7 +65,7 @@ def parked(machine: MakeHttp2, left: int, *others: int) -> GrpcServer:
     return server
 
 
-@both
+@on_both_machines
 @pytest.mark.parametrize(
     "setting", [{"max_frame_size": SMALLEST_FRAME}, {"initial_window_size": 2 * SIZE - 1}], ids=str
 )
@@ -82,7 +78,7 @@ def test_what_cannot_go_out_whole_any_more_goes_in_parts(machine: MakeHttp2, set
     assert sum(size for _, size in rest) == SIZE - 9_001
 
 
-@both
+@on_both_machines
 def test_whose_own_window_is_closed_by_that_waits_for_it(machine: MakeHttp2) -> None:
     server = parked(machine, 9_000)
     assert say(server, raw.settings(initial_window_size=0)) == []
@@ -91,7 +87,7 @@ def test_whose_own_window_is_closed_by_that_waits_for_it(machine: MakeHttp2) -> 
     assert say(server, update(0, WIDE)) == [(101, SIZE - 9_001)]
 
 
-@both
+@on_both_machines
 def test_nor_on_a_stream_whose_own_window_it_waits_for(machine: MakeHttp2) -> None:
     server = connected(machine, window=DEFAULT_WINDOW)
     server.receive(update(0, WIDE), START)
@@ -105,7 +101,7 @@ def test_nor_on_a_stream_whose_own_window_it_waits_for(machine: MakeHttp2) -> No
     assert say(server, update(1, WIDE)) == [(1, SIZE - 18_000)]
 
 
-@both
+@on_both_machines
 def test_room_that_the_first_in_wait_does_not_use_is_the_next_ones(machine: MakeHttp2) -> None:
     """The connection gets room for one event, and the watch that waited for it longest is gone with the same read."""
     server = parked(machine, 3_000, 103)
@@ -114,7 +110,7 @@ def test_room_that_the_first_in_wait_does_not_use_is_the_next_ones(machine: Make
     assert not server._narrow and not server._blocked
 
 
-@both
+@on_both_machines
 @pytest.mark.parametrize(("window", "used", "size"), [(30_000, 14_000, 20_000), (WIDE, 32_000, 40_000)])
 def test_a_window_that_is_opened_when_half_of_it_is_used_is_enough(
     machine: MakeHttp2, window: int, used: int, size: int
@@ -172,7 +168,7 @@ frame_sizes = st.sampled_from([SMALLEST_FRAME, 30_000, 65_536])
 event_sizes = st.sampled_from([40, 7_000, 9_000, 14_000, 20_000, 33_000, 66_000]) | st.integers(6, 70_000)
 
 
-@both
+@on_both_machines
 @given(
     window=windows,
     frame=frame_sizes,

@@ -1,6 +1,8 @@
 """A whole server, somebody who says whatever frames he likes, and the others: for tests of what a peer can run into."""
 
+import ssl
 import struct
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -16,6 +18,7 @@ from cronoq_sansio.wire import pb, peer_limits
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.peer_limits import PeerLimit
 from tests.runtime.house import SETTINGS, House
+from tests.runtime.tls_client import Client, write
 from tests.wire import raw
 
 CALM = 11
@@ -76,10 +79,16 @@ class Scene:
         except BrokenPipeError:
             pass
 
-    async def visit(self, data: bytes, address: str = "192.0.2.7") -> None:
-        """Somebody connects, says that and hangs up."""
+    async def visit(self, data: bytes, address: str = "192.0.2.7", tls: ssl.SSLContext | None = None) -> None:
+        """Somebody connects, after a handshake if there is a context for it, says that and hangs up."""
         peer = self.connect(address=address)
-        await self.say(peer, data)
+        if tls is None:
+            await self.say(peer, data)
+        else:
+            client = Client(peer, tls)
+            with suppress(BrokenPipeError, ConnectionResetError):  # it is kept out
+                await client.handshake()
+                await write(client, data)
         peer.close()
         await trio.testing.wait_all_tasks_blocked()
 

@@ -24,7 +24,7 @@ from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import ServerSettings, Settings, TlsSettings
 from tests.runtime import certificates
 from tests.runtime.test_connection import FakeLobby, FakeWire
-from tests.runtime.test_tls import Client, read, write
+from tests.runtime.tls_client import Client, read, write
 
 HANDSHAKE = limits.TLS_HANDSHAKE_TIMEOUT / SECOND
 PREFACE = limits.PREFACE_TIMEOUT / SECOND

@@ -44,6 +44,21 @@ _LARGE = 4 * MIN_READ  #: a read that may be worth a look at what of it was usel
 _USEFUL = (CallReceived, WorkerSent)
 
 
+class Gone:
+    """In the place of a connection that is over, for whoever has something to say on one of its streams."""
+
+    __slots__ = ("peer",)
+
+    touched = True
+    """Nobody has to flush it."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+
+    def fail(self, error: Exception) -> None:
+        """It has ended already."""
+
+
 class Connection:
     """Owns a transport and a machine, for as long as `run` runs."""
 
@@ -121,6 +136,8 @@ class Connection:
                 log.error("the end of a connection failed", peer=self.peer, fault=describe(error))
             self._failed = True
             self._transport.close()
+            # The two would keep each other until the garbage collector comes, which with what is old is hardly ever.
+            self._machine.owner = Gone(self.peer)
 
     async def _live(self) -> None:
         try:

@@ -141,3 +141,4 @@ class Door:
             guest.wasted += USELESS_VISIT
         self.charge(guest)
         self._peers.leave(guest)
+        guest.connection = None  # it knows its guest

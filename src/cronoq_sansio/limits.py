@@ -71,7 +71,7 @@ OUTBOUND_SPARE = 16  #: … and some room for Registered, Shutdown and slots tha
 MAX_WAITS = 65_536  #: a wait costs a timer and an entry and no other resource, so there may be many
 MAX_WATCHES = 1_024  #: each may want every event of every task
 MAX_WORKER_STREAMS = 4_096  #: each may have leases and a queue; a fleet is larger only with several servers
-MAX_UNREGISTERED_STREAMS = 64  #: a worker registers at once; more of these are a fault or an attack
+MAX_UNREGISTERED_STREAMS = 64  #: a worker registers at once; of more of these, a fault or attack, the oldest makes room
 
 # --- connections
 

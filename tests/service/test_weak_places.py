@@ -43,10 +43,10 @@ def test_14_4_waits_watches_and_unregistered_streams_starve_nobody():
 def test_14_4_too_many_unregistered_streams_leave_registered_ones_and_calls_alone():
     rig = Harness(TIGHT)
     stream = rig.worker()
-    for _ in range(MAX_UNREGISTERED_STREAMS):
+    for _ in range(2 * MAX_UNREGISTERED_STREAMS):
         rig.connect()
-    refused = rig.connect()
-    assert rig.peers[refused].closed
+    another = rig.worker()
+    assert not rig.peers[stream].closed and not rig.peers[another].closed
     rig.submit(key="a")
     rig.durable()
     finish(rig, stream)

@@ -47,12 +47,23 @@ def test_granted_slots_and_what_may_be_queued_for_them(requested, pool_max, per_
 
 def test_streams_that_have_not_registered_have_a_budget_of_their_own():
     rig = Harness()
-    streams = [rig.connect() for _ in range(MAX_UNREGISTERED_STREAMS)]
-    late = m.WorkerStream("")
-    refusal = closed_with(rig.handle(m.WorkerConnected(late, ANYONE)))
+    first, second, *_ = [rig.connect() for _ in range(MAX_UNREGISTERED_STREAMS)]
+    refusal = closed_with(rig.handle(m.WorkerConnected(m.WorkerStream(""), ANYONE)))
     assert refusal.code is Code.UNAVAILABLE and str(MAX_UNREGISTERED_STREAMS) in refusal.message
-    rig.say(streams[0], m.Register("default", 1, "", 3, ()))
-    assert not rig.peers[rig.connect()].closed, "a registered worker gives its place back"
+    assert rig.peers[first].closed and not rig.peers[second].closed, "the oldest makes room"
+    rig.say(second, m.Register("default", 1, "", 3, ()))
+    third = rig.connect()
+    assert not any(peer.closed for stream, peer in rig.peers.items() if stream is not first), "its place was free again"
+    rig.say(third, m.Register("default", 1, "", 3, ()))
+    assert rig.peers[third].slots == 1
+
+
+def test_who_opens_streams_and_never_registers_keeps_no_worker_out():
+    rig = Harness()
+    for _ in range(5 * MAX_UNREGISTERED_STREAMS):
+        rig.connect()
+    assert rig.peers[rig.worker()].slots
+    assert sum(not peer.closed for peer in rig.peers.values()) == MAX_UNREGISTERED_STREAMS
 
 
 def test_there_are_at_most_so_many_workers():

@@ -56,6 +56,10 @@ class Late:
     """Input: no message came within `limits.REGISTER_TIMEOUT`."""
 
 
+class Crowded:
+    """Input: too many streams have not registered, and this one has had the most time."""
+
+
 class Stop:
     """Input: the server stops."""
 
@@ -72,6 +76,7 @@ TRANSITIONS: dict[tuple[State, type], tuple[str, State]] = {
     (CONNECTED, AttemptAborted): ("refuse_unregistered", CLOSED),
     (CONNECTED, EmptyMessage): ("refuse_unregistered", CLOSED),
     (CONNECTED, Late): ("refuse_late", CLOSED),
+    (CONNECTED, Crowded): ("make_room", CLOSED),
     (CONNECTED, Gone): ("refuse_unregistered", CLOSED),
     (CONNECTED, Stop): ("refuse_stopped", CLOSED),
     (REGISTERED, Register): ("refuse_second_register", CLOSED),

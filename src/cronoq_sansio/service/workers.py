@@ -64,7 +64,17 @@ from cronoq_sansio.service.messages import (
     WorkerSent,
 )
 from cronoq_sansio.service.turn import Turn
-from cronoq_sansio.service.worker_session import TRANSITIONS, Effect, Gone, Group, Late, Session, State, Stop
+from cronoq_sansio.service.worker_session import (
+    TRANSITIONS,
+    Crowded,
+    Effect,
+    Gone,
+    Group,
+    Late,
+    Session,
+    State,
+    Stop,
+)
 from cronoq_sansio.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,19 +120,21 @@ class Workers:
     # --- events
 
     def connected(self, event: WorkerConnected) -> None:
-        """A worker stream was opened: it has some time to register."""
+        """A worker stream was opened: it has some time to register, unless too many others do not.
+
+        Whoever means it registers at once. So the oldest of those that have not makes room: a refusal of the newest
+        would let whoever just sits there keep all workers out.
+        """
         stream = event.stream
         refusal = self._gate.worker_refusal()
-        if refusal is None and len(self._unregistered) >= MAX_UNREGISTERED_STREAMS:
-            refusal = Rejection(
-                Code.UNAVAILABLE, f"{MAX_UNREGISTERED_STREAMS} worker streams have not registered yet; try again"
-            )
         open_streams = len(self._unregistered) + len(self._registered) + len(self._leaving)
         if refusal is None and open_streams >= MAX_WORKER_STREAMS:
             refusal = Rejection(Code.UNAVAILABLE, f"{MAX_WORKER_STREAMS} workers are connected; try again")
         if refusal is not None:
             self._turn.at_once.append(CloseWorker(stream, refusal, 0))
             return
+        if len(self._unregistered) >= MAX_UNREGISTERED_STREAMS:
+            self._apply(next(iter(self._unregistered)), Crowded, None)
         session = Session(stream)
         session.inputs = self._tables[State.CONNECTED]
         session.timer = self._timers.add(self._turn.now + REGISTER_TIMEOUT, session)
@@ -272,6 +284,10 @@ class Workers:
     def _refuse_late(self, session: Session, _message: object) -> None:
         text = f"no Register within {REGISTER_TIMEOUT // 1_000_000_000} s"
         self._close(session, Rejection(Code.DEADLINE_EXCEEDED, text))
+
+    def _make_room(self, session: Session, _message: object) -> None:
+        text = f"no Register yet, and {MAX_UNREGISTERED_STREAMS} later worker streams have none either; try again"
+        self._close(session, Rejection(Code.UNAVAILABLE, text))
 
     def _refuse_stopped(self, session: Session, _message: object) -> None:
         self._close(session, STOPPED)

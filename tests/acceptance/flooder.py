@@ -176,6 +176,16 @@ def slow_reader(task: int) -> Chunks:
         yield b""
 
 
+def broken_rules(task: int) -> Chunks:
+    """A call, and then what no client may send: each connection ends, and the next one does it again."""
+    yield raw.HELLO + head(1) + raw.frame(raw.PUSH_PROMISE, raw.END_HEADERS, 1, bytes(3) + b"\2")
+
+
+def farewells(task: int) -> Chunks:
+    """Connections that end in order, and were for nothing."""
+    yield raw.HELLO + raw.frame(raw.GOAWAY, 0, 0, bytes(8))
+
+
 def refused_calls(task: int) -> Chunks:
     """Requests that need no credentials to be answered."""
     block = raw.block(path="/grpc.health.v1.Health/Check")
@@ -197,7 +207,8 @@ KINDS: dict[str, Callable[[int], Chunks]] = {
     for kind in (
         *(rapid_reset, provoked_resets, malformed_requests, too_many_streams, continuation, header_bomb, ping),
         *(settings, empty_data, tiny_data, priority, unknown_frames, window_updates, zero_windows),
-        *(tiny_stream_windows, tiny_connection_window, window_games, slow_reader, refused_calls, hello, silent),
+        *(tiny_stream_windows, tiny_connection_window, window_games, slow_reader, refused_calls, broken_rules),
+        *(farewells, hello, silent),
     )
 }
 BUSY = "busy"

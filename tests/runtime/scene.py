@@ -92,22 +92,9 @@ class Scene:
         peer.close()
         await trio.testing.wait_all_tasks_blocked()
 
-    async def hear(self, peer: MemoryTransport) -> bytes:
-        """Everything until the end."""
-        heard = b""
-        while True:
-            await peer.wait_readable()
-            try:
-                data = peer.try_receive()
-            except ConnectionResetError:
-                return heard
-            if data == b"":
-                return heard
-            heard += data or b""
-
     async def closed(self, peer: MemoryTransport, limit: PeerLimit, code: int = CALM) -> float:
         """The connection is closed with that reason; when."""
-        found = bodies(await self.hear(peer), raw.GOAWAY)
+        found = bodies(await hear(peer), raw.GOAWAY)
         assert struct.unpack_from(">L", found[-1], 4) == (code,)
         assert found[-1][8:].decode() == ("" if limit is peer_limits.IDLE else limit.says)
         peer.close()
@@ -140,6 +127,20 @@ class Scene:
         """How often which limit was exceeded, but for those that never were."""
         figures = Statistics(self.house.server.lobby, self.house.server.terms).collect()
         return {name.removeprefix("limits."): count for name, count in figures.items() if name.startswith("limits.")}
+
+
+async def hear(peer: MemoryTransport) -> bytes:
+    """Everything until the end."""
+    heard = b""
+    while True:
+        await peer.wait_readable()
+        try:
+            data = peer.try_receive()
+        except ConnectionResetError:
+            return heard
+        if data == b"":
+            return heard
+        heard += data or b""
 
 
 def bodies(heard: bytes, wanted: int) -> list[bytes]:

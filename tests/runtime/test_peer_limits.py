@@ -32,6 +32,7 @@ from tests.runtime.scene import (
     bodies,
     called,
     head,
+    hear,
     on_both_machines,
     settings,
     submitted,
@@ -109,7 +110,7 @@ async def too_many_answers_that_nobody_reads(scene: Scene) -> None:
 async def something_else(scene: Scene) -> None:
     peer = scene.connect()
     await scene.say(peer, b"\x16\x03\x01\x02\x00\x01")
-    assert await scene.hear(peer) == b""
+    assert await hear(peer) == b""
     peer.close()
 
 
@@ -117,7 +118,7 @@ async def something_else(scene: Scene) -> None:
 async def a_client_that_pushes(scene: Scene) -> None:
     peer = scene.connect()
     await scene.say(peer, BREACH)
-    (body,) = bodies(await scene.hear(peer), raw.GOAWAY)
+    (body,) = bodies(await hear(peer), raw.GOAWAY)
     assert struct.unpack_from(">L", body, 4) == (1,), "PROTOCOL_ERROR"
     assert trio.current_time() < 2
     peer.close()
@@ -170,7 +171,7 @@ async def answers_that_nobody_reads(scene: Scene) -> None:
         await trio.sleep(1)
         await scene.say(peer, PING)
     assert trio.current_time() - begun == pytest.approx(30, abs=1.5)
-    await scene.hear(peer)
+    await hear(peer)
 
 
 @of(peer_limits.STALLED)
@@ -234,7 +235,7 @@ async def all_places_are_taken(scene: Scene) -> None:
     for peer in scene.crowd(9):
         await scene.say(peer, called())
     late = scene.connect(address="198.51.100.1")
-    assert await scene.hear(late) == b"" and trio.current_time() == 0, "so that clients wait before they try again"
+    assert await hear(late) == b"" and trio.current_time() == 0, "so that clients wait before they try again"
 
 
 @of(peer_limits.CONNECTIONS_OF_PEER)
@@ -243,7 +244,7 @@ async def all_places_of_an_address_are_taken(scene: Scene) -> None:
     for peer in scene.crowd(5):
         await scene.say(peer, called())
     late = scene.connect()
-    assert await scene.hear(late) == b"" and trio.current_time() == 0
+    assert await hear(late) == b"" and trio.current_time() == 0
     other = scene.connect(address="198.51.100.1")
     await scene.answered(other, called())
 
@@ -264,7 +265,7 @@ async def who_comes_back_again_and_again(scene: Scene) -> None:
     while trio.current_time() < 30:
         peer = scene.connect()
         await scene.say(peer, raw.HELLO + FLOODS[peer_limits.RESETS])
-        if len(raw.cut_frames(await scene.hear(peer))) > 2:
+        if len(raw.cut_frames(await hear(peer))) > 2:
             let_in.append(trio.current_time())
         peer.close()
         await trio.sleep(0.1)
@@ -380,7 +381,7 @@ async def test_a_tls_handshake_that_does_not_come(
 ) -> None:
     scene = await begin(nursery, settings(tls=certificates.write(tmp_path)))
     peer = scene.connect()
-    assert await scene.hear(peer) == b""
+    assert await hear(peer) == b""
     assert trio.current_time() == limits.TLS_HANDSHAKE_TIMEOUT / SECOND
     assert scene.counted() == {"handshake": 1}
     check_line(peer_limits.HANDSHAKE, capsys)
@@ -421,7 +422,7 @@ async def test_a_handshake_makes_room(autojump_clock: MockClock, nursery: trio.N
     few = LimitSettings(max_connections=3)
     scene = await begin(nursery, settings(tls=certificates.write(tmp_path), limits=few))
     first, *_ = scene.crowd(4)
-    assert await scene.hear(first) == b"" and trio.current_time() == 0
+    assert await hear(first) == b"" and trio.current_time() == 0
     assert scene.counted() == {"made_room": 1} and len(scene.house.server.door._peers) == 3
     nursery.cancel_scope.cancel()
 
@@ -441,7 +442,7 @@ async def test_who_has_not_had_a_call_goes_with_the_others_of_a_hostile_address(
     for peer in hostile:
         peer.try_send(FLOODS[peer_limits.RESETS])
     for peer in hostile:
-        await scene.hear(peer)
+        await hear(peer)
     counted = scene.counted()
     assert counted.get("resets", 0) <= 12 and counted["kept_out"] == 100 - counted.get("resets", 0)
     for peer in (calm, other):

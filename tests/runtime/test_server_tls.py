@@ -23,6 +23,7 @@ from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.settings import ServerSettings, Settings, TlsSettings
 from tests.runtime import certificates
+from tests.runtime.scene import hear
 from tests.runtime.test_connection import FakeLobby, FakeWire
 from tests.runtime.tls_client import Client, read, write
 
@@ -53,16 +54,8 @@ def connect(server: Server, capacity: int = 1 << 20) -> MemoryTransport:
 
 async def ended(transport: MemoryTransport) -> tuple[float, bytes]:
     """When the server closes, and what it said until then."""
-    heard = b""
-    while True:
-        await transport.wait_readable()
-        try:
-            data = transport.try_receive()
-        except ConnectionResetError:
-            data = b""
-        if data == b"":
-            return trio.current_time(), heard
-        heard += data or b""
+    heard = await hear(transport)
+    return trio.current_time(), heard
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x01"])

@@ -397,7 +397,18 @@ def test_window_updates_for_frames_that_were_sent() -> None:
     for _ in range(100):
         talk.machine.send_data(1, b"x")
     taken = talk.most(lambda _: update(1, 1), 10_000)
-    assert taken == limits.WINDOW_UPDATES + limits.WINDOW_UPDATES_PER_STREAM + 100 * limits.WINDOW_UPDATES_PER_FRAME
+    paid = 100 * limits.WINDOW_UPDATES_PER_FRAME + 100 // limits.WINDOW_UPDATE_BYTES
+    assert taken == limits.WINDOW_UPDATES + limits.WINDOW_UPDATES_PER_STREAM + paid
+
+
+def test_the_window_updates_of_grpcio_for_each_message_of_a_worker() -> None:
+    """A hundred leases of 30 bytes share a frame, and each of them opens the window again."""
+    talk = Talk(greeted())
+    talk.say(head(1))
+    talk.machine.send_headers(1, RESPONSE)
+    for _ in range(500):
+        talk.machine.send_data(1, bytes(3_000))
+        assert talk.say(update(1, 30) * 100 + update(0, 3_000))
 
 
 # --- peers that do not read

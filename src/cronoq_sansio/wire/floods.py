@@ -26,6 +26,7 @@ from cronoq_sansio.limits import (
     TINY_DATA_PER_MESSAGE,
     TINY_DATA_RATE,
     USELESS_SETTINGS,
+    WINDOW_UPDATE_BYTES,
     WINDOW_UPDATES,
     WINDOW_UPDATES_PER_FRAME,
     WINDOW_UPDATES_PER_STREAM,
@@ -140,6 +141,7 @@ class Floods:
         "_resets",
         "_settings",
         "_windows",
+        "content",
         "opened",
         "sent",
     )
@@ -150,8 +152,10 @@ class Floods:
         """Streams that were opened; whoever opens one adds it."""
         self.sent = 0
         """Frames of DATA that went out, and no window had cut them to a few bytes; whoever sends one adds it."""
+        self.content = 0
+        """Bytes of those frames that may have many messages; whoever sends one adds them."""
         self._noted = 0
-        """How many of them there were when PINGs were looked at last."""
+        """How many frames there were when PINGs were looked at last."""
         self._asked = 0
         """Resets that are paid for, one for each stream that we have opened."""
         self._resets = Bucket(streams + RESET_SPARE, RESET_RATE)
@@ -215,7 +219,8 @@ class Floods:
 
     def _paid_windows(self) -> int:
         """WINDOW_UPDATEs that streams and DATA account for."""
-        return WINDOW_UPDATES_PER_STREAM * self.opened + WINDOW_UPDATES_PER_FRAME * self.sent
+        of_frames = WINDOW_UPDATES_PER_FRAME * self.sent + self.content // WINDOW_UPDATE_BYTES
+        return WINDOW_UPDATES_PER_STREAM * self.opened + of_frames
 
     def priority(self) -> bool:
         """A PRIORITY came, or a frame of a type that nobody knows."""

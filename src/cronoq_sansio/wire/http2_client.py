@@ -354,6 +354,7 @@ class Http2Client(Http2Connection):
         self._send_window -= size
         self._send_content(END_STREAM if end else 0, stream_id, data)
         self._floods.sent += 1
+        self._floods.content += size
         if end:
             stream.state |= _LOCAL_ENDED
             if stream.state == _BOTH:

@@ -438,6 +438,7 @@ class Http2Server(Http2Connection, ServerTimers):
             self._floods.paid()  # a window has cut it: such frames may not pay for the next WINDOW_UPDATEs
         else:
             self._floods.sent += 1
+            self._floods.content += size
 
     def answer(self, stream_id: int, fields: Sequence[Field], data: bytes, trailers: Sequence[Field]) -> bool:
         """Headers, one DATA frame and trailers at once; False = the windows do not allow it, and nothing was sent."""

@@ -20,6 +20,7 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
+from itertools import count
 from typing import TYPE_CHECKING
 
 import trio
@@ -118,6 +119,7 @@ class Server:
         bounds = settings.limits
         self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)
         self._unfinished, self._waiting = Unfinished(), Waiting()
+        self._numbers = count(1)
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
@@ -233,6 +235,7 @@ class Server:
             self._unfinished,
             self._waiting,
             self.lobby.calls,
+            next(self._numbers),
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

@@ -5,7 +5,8 @@ Life of a call. It is let in (gate, deadline, budget) or refused at once. Then i
 - answered in this step, held by the outbox until what the answer shows is durable;
 - attached to a live task whose end it waits for (`waits.py`); or
 - put aside until the store has answered (`Waiting.query`), and then looked at again from the start: the task may have
-  come to life, or ended, meanwhile.
+  come to life, or ended, meanwhile; or
+- put off to a later step, when it is a read that shows much and there was too much of that (`reads.py`).
 
 Listings, watches and calls about schedules are calls like others and share all this; what they answer is in
 `listing.py`, `watches.py` and `schedules.py`.
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.engine.actions import Answer, BatchOutcome, CancelOutcome, Submitted, TaskEnded
 from cronoq_sansio.engine.events import BatchSubmitted, TaskCancelled, TaskSubmitted
 from cronoq_sansio.engine.task import Retained, Task
+from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_WAITS, MAX_WATCHES
 from cronoq_sansio.service.deadlines import UNSTORED, CallDue, Cause, Deadlines
@@ -52,6 +54,7 @@ from cronoq_sansio.service.messages import (
     Watch,
 )
 from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring, RemoveRecurring
+from cronoq_sansio.service.reads import Answerer, Queued, Reads
 from cronoq_sansio.service.results import Finished, Results
 from cronoq_sansio.service.schedules import ScheduleCall, Schedules
 from cronoq_sansio.service.turn import Turn
@@ -80,7 +83,8 @@ class Calls:
         results: Results,
         drive: Callable[[], None],
         watches: Watches,
-        figures: Mapping[type, Callable[[Call, Request], None]],
+        timers: TimerHeap[object],
+        figures: Mapping[type, Answerer],
         *,
         volatile: bool,
     ) -> None:
@@ -115,13 +119,15 @@ class Calls:
             Cancel: self._look,
             Get: self._look,
             Wait: self._look,
-            ListTasks: self._listings.received,
             Watch: watches.received,
             AddRecurring: schedules.add,
             RemoveRecurring: schedules.remove,
-            ListRecurring: schedules.list,
-            **figures,
         }
+        self._reads = Reads(
+            turn,
+            timers,
+            {ListTasks: self._listings.received, ListRecurring: schedules.list, **figures},
+        )
 
     # --- events
 
@@ -149,7 +155,11 @@ class Calls:
         call.budget = budget
         self._open[budget] += 1
         self._deadlines.add(call, turn.now, deadline, self._wait_limit(request), capped=budget != "watch")
-        self._methods[type(request)](call, request)
+        method = self._methods.get(type(request))
+        if method is None:
+            self._reads.received(call, request, event.source)
+        else:
+            method(call, request)
 
     def ended(self, event: CallEnded) -> None:
         """The caller went away. What its request asked for goes on."""
@@ -180,7 +190,7 @@ class Calls:
             self._turn.reject(call, answer)
         elif type(waiting) is Listing:
             assert type(answer) is StoredPage
-            self._listings.answered(call, waiting, answer)
+            self._reads.charge(self._listings.answered(call, waiting, answer))
         else:
             assert type(waiting) is Waiting and not isinstance(answer, StoredPage)
             self._find(call, waiting, answer)
@@ -188,8 +198,12 @@ class Calls:
     def stop(self) -> None:
         """The term is over: whoever still waits, for a task, the store or events, is told so."""
         after = self._engine.written
-        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all():
+        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all() + self._reads.take_all():
             self._turn.reject(call, STOPPED, after)
+
+    def go_on(self) -> None:
+        """There is time for reads that wait."""
+        self._reads.go_on()
 
     # --- actions of the engine
 
@@ -397,6 +411,8 @@ class Calls:
             self._listings.closed(waiting)
         elif type(waiting) is Watcher:
             self._watches.closed(call, waiting)
+        elif type(waiting) is Queued:
+            self._reads.closed(call, waiting)
 
     # --- looking
 
@@ -409,6 +425,7 @@ class Calls:
             "waiting_for_tasks": len(self._waits),
             "waiting_for_store": len(self._lookups),
             "listed_tasks": self._listings.held,
+            "waiting_reads": len(self._reads),
         }
 
     def check_invariants(self) -> None:
@@ -416,6 +433,7 @@ class Calls:
         self._waits.check_invariants()
         self._lookups.check_invariants()
         self._watches.check_invariants()
+        self._reads.check_invariants()
         assert len(self._watches) == self._open["watch"]
         assert not self.submitted
         for budget, count in self._open.items():

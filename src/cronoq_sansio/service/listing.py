@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import DEFAULT_PAGE, MAX_LISTED, MESSAGE_HEADROOM
+from cronoq_sansio.limits import DEFAULT_PAGE, MAX_LIST_SCAN, MAX_LISTED, MESSAGE_HEADROOM
 from cronoq_sansio.service.lookups import Lookups, task_info
 from cronoq_sansio.service.messages import (
     Call,
@@ -26,6 +26,7 @@ from cronoq_sansio.service.messages import (
     TaskInfo,
     TaskPage,
 )
+from cronoq_sansio.service.reads import cost
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.waits import LISTED, Asking
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 SUCCEEDED = int(TaskStatus.SUCCEEDED)
 ENTRY_BYTES = 96  #: what an entry of a page takes beside its texts, at most: tags, lengths, numbers
 
+POOL_LOOKS = 5  #: what a pool counts of the tasks that a page looks at
+
 NOTHING = StoredPage((), 0)
 TOO_MANY = Rejection(Code.UNAVAILABLE, "too many listings wait for the store; try again")
 
@@ -45,14 +48,16 @@ TOO_MANY = Rejection(Code.UNAVAILABLE, "too many listings wait for the store; tr
 class Listing(Asking):
     """A page of which the live part is known, and the store's is asked for."""
 
-    __slots__ = ("after", "limit", "live")
+    __slots__ = ("after", "charged", "limit", "live")
 
-    def __init__(self, live: StoredPage, limit: int, after: int) -> None:
+    def __init__(self, live: StoredPage, limit: int, after: int, charged: int) -> None:
         super().__init__()
         self.live = live
         self.limit = limit
         self.after = after
         """The newest step that the live part shows."""
+        self.charged = charged
+        """Entries for whose work the page has taken time; whether the store finds so many is not known before."""
 
 
 class Listings:
@@ -80,38 +85,53 @@ class Listings:
         self._held = 0
         """Tasks in the live parts of all pages that wait for the store."""
 
-    def received(self, call: Call, request: Request) -> None:
-        """Answer, or ask the store for the rest."""
+    def received(self, call: Call, request: Request) -> int:
+        """Answer, or ask the store for the rest; what that costs (`reads.cost`)."""
         assert type(request) is ListTasks
         engine, turn = self._engine, self._turn
         for pool in request.pools:
             if not engine.has_pool(pool):
                 turn.reject(call, Rejection(Code.UNKNOWN_POOL, f"unknown pool {pool!r}"))
-                return
+                return cost(0)
         if turn.events:
             self._drive()  # a look shows everything that came before it
         limit = min(request.limit or DEFAULT_PAGE, self._max_list)
         live, after = self._live(request, limit + 1)  # one more says whether more follow
         ends = tuple(status for status in request.statuses if status >= SUCCEEDED)
         if request.statuses and not ends:
-            call.wait = LISTED
-            turn.reply(call, self._page(live, NOTHING, limit), after)
+            page = self._page(live, NOTHING, limit)
         elif self._volatile:
-            call.wait = LISTED
-            infos, looked, newest = self._results.page(request.pools, ends, request.after, limit + 1)
-            turn.reply(call, self._page(live, StoredPage(infos, looked), limit), max(after, newest))
+            pools = dict.fromkeys(request.pools)
+            infos, looked, newest = self._results.page(pools, ends, request.after, limit + 1)
+            page = self._page(live, StoredPage(infos, looked), limit)
+            after = max(after, newest)
         elif self._held and self._held + len(live.tasks) > MAX_LISTED:
             turn.reject(call, TOO_MANY)
+            return cost(len(live.tasks), self._looked(request))
         else:
-            call.wait = listing = Listing(live, limit, after)
+            call.wait = listing = Listing(live, limit, after, max(limit, len(live.tasks)))
             self._held += len(live.tasks)
             number = self._lookups.issue(call, listing)
             query = ListFinished(number, tuple(dict.fromkeys(request.pools)), ends, request.after, limit + 1)
             turn.once_durable.append(ReadStore(query, engine.written))
+            return cost(listing.charged, self._looked(request))
+        call.wait = LISTED
+        turn.reply(call, page, after)
+        return cost(len(page.tasks), self._looked(request))
 
-    def answered(self, call: Call, listing: Listing, stored: StoredPage) -> None:
-        """The store answered."""
-        self._turn.reply(call, self._page(listing.live, stored, listing.limit), listing.after)
+    def answered(self, call: Call, listing: Listing, stored: StoredPage) -> int:
+        """The store answered; what the page costs more than was estimated."""
+        page = self._page(listing.live, stored, listing.limit)
+        self._turn.reply(call, page, listing.after)
+        return cost(len(page.tasks)) - cost(listing.charged)
+
+    def _looked(self, request: ListTasks) -> int:
+        """How many tasks a page has looked at, at most; without a filter nearly only those that it shows."""
+        engine = self._engine
+        live = len(engine.tasks.live) if request.statuses else 0
+        ended = len(self._results.infos) if self._volatile and (request.statuses or request.pools) else 0
+        pools = POOL_LOOKS * len(request.pools or engine.pools)
+        return pools + min(live, MAX_LIST_SCAN) + min(ended, MAX_LIST_SCAN)
 
     def closed(self, listing: Listing) -> None:
         """The call is over."""

@@ -55,6 +55,7 @@ from cronoq_sansio.service.messages import (
     WorkerSent,
 )
 from cronoq_sansio.service.messages_recurring import LogDrop
+from cronoq_sansio.service.reads import ReadsDue, cost
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.stopping import GraceOver, Stopping
 from cronoq_sansio.service.turn import HeldAction, Turn
@@ -66,6 +67,7 @@ from cronoq_sansio.settings import Settings
 
 #: Two rounds are enough to come to rest; more would mean that engine and service disagree for ever.
 MAX_ROUNDS = 8
+SHOWN_POOL = 5  #: what a pool counts of what a read of the figures shows, beside its groups of workers
 
 
 class Service:
@@ -90,6 +92,7 @@ class Service:
             self._results,
             self._drive,
             self._watches,
+            self._timers,
             {GetSnapshot: self._snapshot, ListWorkers: workers.answer_list},
             volatile=volatile,
         )
@@ -113,6 +116,7 @@ class Service:
         self._due: dict[type, Callable[[Any], None]] = {
             CallDue: calls.due,
             Session: workers.late,
+            ReadsDue: lambda _due: calls.go_on(),
             GraceOver: lambda _due: None,  # `Stopping.advance` looks at the time in every step
         }
         self._released: dict[type, Callable[[Any], bool]] = {
@@ -259,13 +263,14 @@ class Service:
         if engines is not None and engines <= turn.now:
             turn.events.append(event)
 
-    def _snapshot(self, call: Call, _request: Request) -> None:
+    def _snapshot(self, call: Call, _request: Request) -> int:
         """Figures wait for no commit: they name no task, and an operator wants them most while the store hangs."""
         turn = self._turn
         self._drive()
         by_pool = self._workers.by_pool()
         snapshot = self._workers.published(self.engine.snapshot(turn.now))
         turn.reply(call, SnapshotReply(snapshot, sum(by_pool.values()), by_pool), 0)
+        return cost(sum(SHOWN_POOL + len(pool.groups) for pool in snapshot.pools))
 
     def _submit_stored(self, action: SubmitStored) -> bool:
         self._calls.stored(action)

@@ -69,15 +69,17 @@ class GrpcServer(GrpcOutput):
         unfinished: Unfinished | None = None,
         waiting: Waiting | None = None,
         calls: dict[Outcome, int] | None = None,
+        number: int = 0,
     ) -> None:
         """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None.
 
         `unfinished`, `waiting`: what all connections of the process hold. `calls`: where calls are counted that fail
         before any event tells of them, and worker streams that end for what came on them; an entry that is missing is
-        made.
+        made. `number`: of the connection among those of the process; its calls name it.
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
+        self._number = number
         connection = machine(
             max_streams=limits.max_concurrent_streams,
             ping_interval=limits.keepalive_interval,
@@ -179,7 +181,7 @@ class GrpcServer(GrpcOutput):
         call = quick.call = Call(quick)
         self.calls[stream_id] = quick
         deadline = None if admitted.timeout is None else self._now + admitted.timeout
-        events.append(CallReceived(call, admitted.principal, request, deadline))  # type: ignore[arg-type]
+        events.append(CallReceived(call, admitted.principal, request, deadline, self._number))  # type: ignore[arg-type]
 
     def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
         admitted = self._admit(event.stream_id, event.headers)
@@ -330,7 +332,7 @@ class GrpcServer(GrpcOutput):
             self._fail(stream, decoded)
             return
         call = stream.call = Call(stream)
-        events.append(CallReceived(call, stream.principal, decoded, stream.deadline))
+        events.append(CallReceived(call, stream.principal, decoded, stream.deadline, self._number))
 
     def _on_worker_end(self, stream: GrpcStream, incomplete: bool, events: list[ServiceEvent]) -> None:
         """Counts as disconnect (server.md section 4). The service may still give the status, until it is sent."""

@@ -1,5 +1,6 @@
 """A gRPC client on a memory transport, for whole servers in one process: unary calls and one worker stream."""
 
+import gzip
 from typing import Any
 
 import trio
@@ -66,10 +67,13 @@ class Caller:
             return stream
         return stream.messages(reply)[0]
 
-    def start(self, method: str, request: Any) -> Stream:
+    def start(self, method: str, request: Any, *, compressed: bool = False) -> Stream:
         """Begin a unary call."""
-        number, stream = self._open(f"/cronoq.v1.{method}")
-        self.h2.send_data(number, frame(request.SerializeToString()), end_stream=True)
+        extra = [("grpc-encoding", "gzip")] if compressed else []
+        number, stream = self._open(f"/cronoq.v1.{method}", *extra)
+        message = request.SerializeToString()
+        body = b"\1" + frame(gzip.compress(message))[1:] if compressed else frame(message)
+        self.h2.send_data(number, body, end_stream=True)
         self._flush()
         return stream
 
@@ -95,10 +99,10 @@ class Caller:
             stream.changed = trio.Event()
             await stream.changed.wait()
 
-    def _open(self, path: str) -> tuple[int, Stream]:
+    def _open(self, path: str, *extra: tuple[str, str]) -> tuple[int, Stream]:
         number = self.h2.get_next_available_stream_id()
         fields = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "localhost")]
-        self.h2.send_headers(number, [*fields, ("te", "trailers"), ("content-type", "application/grpc")])
+        self.h2.send_headers(number, [*fields, ("te", "trailers"), ("content-type", "application/grpc"), *extra])
         stream = self.streams[number] = Stream()
         return number, stream
 

@@ -56,3 +56,20 @@ async def test_a_connection_that_is_lost_takes_its_lists_with_it(
     crowd.transport.send_eof()
     await other.submit(kind="k")
     assert service.statistics()["waiting_reads"] == 0
+
+
+async def test_others_are_served_while_a_message_is_inflated(autojump_clock: MockClock, nursery: trio.Nursery) -> None:
+    house = await House(nursery, MemoryStore(key_retention=0, key_retention_max=0)).open()
+    sender, other = house.caller(), house.caller()
+    await other.submit(kind="k")
+    begun = trio.current_time()
+    request = pb.SubmitRequest(task=pb.TaskSpec(kind="k", payload=bytes(8 << 20)))
+    streams = [sender.start("Tasks/Submit", request, compressed=True) for _ in range(2)]
+    served = 0
+    while not streams[-1].ended:
+        await other.submit(kind="k")
+        served += 1
+    assert served > 10, "a hundred turns, and a call of somebody else takes a few"
+    assert [stream.status for stream in streams] == [GrpcStatus.OK] * 2
+    assert trio.current_time() == begun, "nothing is waited for"
+    assert not any(connection.vain for connection in house.server.lobby.connections)

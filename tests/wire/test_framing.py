@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.wire.framing import MessageReader, frame, inflate
+from cronoq_sansio.wire.framing import SERVER_LIMIT, MessageReader, frame
+from cronoq_sansio.wire.inflation import Inflation
 
 LIMIT = 64
+
+
+def inflate(data: bytes, limit: int) -> bytes | Rejection | None:
+    return Inflation(data, limit, SERVER_LIMIT).go_on()
 
 
 def feed_in_pieces(reader: MessageReader, data: bytes, cuts: list[int]) -> list[bytes | Rejection]:

@@ -300,6 +300,8 @@ class Connection:
         if due is not None and due <= now:
             events = machine.handle_timer(now)
             self._tell()
+            if not self._useful:
+                self._look_for_use(events)
             if events:
                 self._lobby.handle(self, events, now)
         self._pass_on(self.flush())

@@ -125,6 +125,11 @@ class Credit:
         """All connections hold too much, and this stream is not the one that its connection may go on with."""
         return self._everywhere.total > MAX_UNFINISHED and stream is not next(iter(self._unfinished.values()), stream)
 
+    @property
+    def crowded(self) -> bool:
+        """All connections hold too much."""
+        return self._everywhere.total > MAX_UNFINISHED
+
     def give(self) -> None:
         """Credit whoever is due and may have it."""
         if not self.withheld:

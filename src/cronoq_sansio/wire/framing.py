@@ -5,13 +5,12 @@ length is checked as soon as the five bytes are there, so that a message above t
 """
 
 import struct
-import zlib
 
 from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.wire.inflation import Inflation, Portion
 
 PREFIX = struct.Struct(">BL")
 PREFIX_SIZE = 5
-_GZIP = 31  #: zlib's `wbits` for a gzip stream with the largest window
 
 
 def frame(message: bytes) -> bytes:
@@ -39,10 +38,11 @@ class MessageReader:
     """Cuts a stream of DATA into messages. After a `Rejection` the stream is unusable and everything is dropped.
 
     `limit` bounds a message in bytes, before and after decompression. `gzip` says that the peer announced
-    `grpc-encoding: gzip`; otherwise a compressed message is a fault. `setting` names the limit in refusals.
+    `grpc-encoding: gzip`; otherwise a compressed message is a fault. `setting` names the limit in refusals. While a
+    message waits to be inflated, what comes after it is kept as it is.
     """
 
-    __slots__ = ("_broken", "_buffer", "_gzip", "_setting", "limit")
+    __slots__ = ("_broken", "_buffer", "_gzip", "_inflation", "_setting", "limit", "portion")
 
     def __init__(self, limit: int, *, gzip: bool = False, setting: str = SERVER_LIMIT) -> None:
         self.limit = limit
@@ -51,17 +51,26 @@ class MessageReader:
         self._gzip = gzip
         self._buffer = bytearray()
         self._broken = False
+        self.portion: Portion | None = None
+        """What may be inflated now; None = everything."""
+        self._inflation: Inflation | None = None
+
+    @property
+    def inflating(self) -> bool:
+        """A message is here and not inflated: it waits for `go_on`."""
+        return self._inflation is not None
 
     @property
     def buffered(self) -> int:
-        """Bytes of an unfinished message."""
-        return len(self._buffer)
+        """Bytes of an unfinished message, and what it is inflated to so far."""
+        inflation = self._inflation
+        return len(self._buffer) if inflation is None else len(self._buffer) + inflation.held
 
     @property
     def missing(self) -> int:
         """Bytes that the unfinished message still lacks; 0 without one, or before its length is known."""
         buffer = self._buffer
-        if len(buffer) < PREFIX_SIZE:
+        if len(buffer) < PREFIX_SIZE or self._inflation is not None:
             return 0
         return PREFIX_SIZE + int.from_bytes(buffer[1:PREFIX_SIZE], "big") - len(buffer)
 
@@ -70,6 +79,9 @@ class MessageReader:
         if self._broken:
             return []
         buffer = self._buffer
+        if self._inflation is not None:
+            buffer += data
+            return []
         if buffer:
             buffer += data
             whole = self._fill(buffer)
@@ -80,6 +92,18 @@ class MessageReader:
             data = bytes(buffer)
             buffer.clear()
         return self._cut(data)
+
+    def go_on(self) -> list[bytes | Rejection]:
+        """Inflate as much as there is a portion for; the messages that are complete with that, as `feed` gives them."""
+        if self._inflation is None:
+            return []
+        message = self._inflation.go_on(self.portion)
+        if message is None:
+            return []
+        self._inflation = None
+        if isinstance(message, Rejection):
+            return [self._break(message)]
+        return [message, *self.feed(b"")]
 
     def _cut(self, data: bytes) -> list[bytes | Rejection]:
         messages: list[bytes | Rejection] = []
@@ -98,7 +122,12 @@ class MessageReader:
             if not flags:
                 messages.append(data[start:following])
             else:
-                message = inflate(data[start:following], limit, self._setting)
+                inflation = Inflation(data[start:following], limit, self._setting)
+                message = inflation.go_on(self.portion)
+                if message is None:
+                    self._inflation = inflation
+                    self._buffer += data[following:]
+                    return messages
                 messages.append(message)
                 if isinstance(message, Rejection):
                     self._break(message)
@@ -126,22 +155,6 @@ class MessageReader:
 
     def _break(self, fault: Rejection) -> Rejection:
         self._broken = True
+        self._inflation = None
         self._buffer.clear()
         return fault
-
-
-def inflate(data: bytes, limit: int, setting: str = SERVER_LIMIT) -> bytes | Rejection:
-    """Decompress one gzip member; at most `limit` bytes come out and at most that much memory is used."""
-    inflater = zlib.decompressobj(_GZIP)
-    try:
-        message = inflater.decompress(data, limit + 1)
-    except zlib.error:
-        return Rejection(Code.INVALID, "message is not valid gzip")
-    if len(message) > limit:
-        return Rejection(
-            Code.TOO_LARGE,
-            f"message is above the limit of {limit} bytes ({setting}) after decompression",
-        )
-    if not inflater.eof or inflater.unused_data:
-        return Rejection(Code.INVALID, "message is not exactly one gzip member")
-    return message

@@ -9,12 +9,13 @@ What a peer may make us keep is bounded in `credit.py` and `backlog.py`, how lon
 and `http2.py`.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable
 from typing import Any
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.checks import invalid
+from cronoq_sansio.clock import NEVER
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import (
     Call,
@@ -43,6 +44,7 @@ from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.http2_choice import MakeHttp2
 from cronoq_sansio.wire.http2_server import Http2Server
+from cronoq_sansio.wire.inflation import NOTHING, Portion
 from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
 from cronoq_sansio.wire.protobuf_codec import Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
@@ -101,6 +103,9 @@ class GrpcServer(GrpcOutput):
         """The peer was refused too often: what else came with that is not looked at."""
         self._refusals = Bucket(fixed.REFUSED_BURST, fixed.REFUSED_RATE)
         self._pieces = Pieces()
+        self._portion = Portion()
+        self._inflating: deque[GrpcStream] = deque()
+        """Streams with a message that is here and not inflated, the one that came first before the others."""
         self.proven = False
         """A call of this peer was admitted."""
         self.exceeded: list[PeerLimit] = []
@@ -253,9 +258,9 @@ class GrpcServer(GrpcOutput):
             stream.progress += len(data)
             if stream.route.streaming:
                 if stream.worker is not None:
-                    self._receive_from_worker(stream, stream.worker, data, events)
+                    self._take_from_worker(stream, stream.worker, self._feed(stream, data, True), events)
             elif not (event.ended and stream.reader is None and self._receive_whole(stream, data)):
-                self._receive_part(stream, data)
+                self._take_part(stream, self._feed(stream, data, event.ended))
         if event.ended:
             self._on_remote_end(stream, events)
         elif event.size and not stream.closing:
@@ -266,11 +271,34 @@ class GrpcServer(GrpcOutput):
         stream.request = sole(data, self._limits.max_message_bytes)
         return stream.request is not None
 
-    def _receive_part(self, stream: GrpcStream, data: bytes) -> None:
-        reader = self._reader(stream)
+    def _feed(self, stream: GrpcStream, data: bytes, may_inflate: bool) -> list[bytes | Rejection]:
+        """The messages that are complete with `data`."""
+        reader = stream.reader
+        if reader is None:
+            reader = stream.reader = MessageReader(self._limits.max_message_bytes, gzip=stream.gzip)
+        if not stream.gzip:
+            found = reader.feed(data)
+            if not found:
+                self._pieces.note(stream, len(data), self._now)
+            return found
+        waited = reader.inflating
+        self._portion.begin(self._now)
+        reader.portion = self._portion if may_inflate and not self._inflating else NOTHING
         found = reader.feed(data)
-        if not found:
+        if not found and (waited or not reader.inflating):
             self._pieces.note(stream, len(data), self._now)
+        if may_inflate and reader.inflating and not stream.inflating:
+            self._wait_to_inflate(stream)
+        return found
+
+    def _wait_to_inflate(self, stream: GrpcStream) -> None:
+        stream.inflating = True
+        self._inflating.append(stream)
+        self._stalls.urge(self._now)
+
+    def _take_part(self, stream: GrpcStream, found: list[bytes | Rejection]) -> None:
+        reader = stream.reader
+        assert reader is not None
         for message in found:
             if isinstance(message, Rejection):
                 self._fail(stream, message)
@@ -280,19 +308,18 @@ class GrpcServer(GrpcOutput):
                 return
             stream.request = message
         self._credit.count(stream, reader.buffered + len(stream.request or b""))
-        if self._credit.overdrawn(stream):
+        if self._credit.overdrawn(stream) or (stream.inflating and self._credit.crowded):
             self._credit.drop(stream)
             stream.reader = stream.request = None
             self._fail(stream, _CROWDED)
             return
         self._stalls.arm(self._now)
 
-    def _receive_from_worker(
-        self, stream: GrpcStream, worker: WorkerStream, data: bytes, events: list[ServiceEvent]
+    def _take_from_worker(
+        self, stream: GrpcStream, worker: WorkerStream, found: list[bytes | Rejection], events: list[ServiceEvent]
     ) -> None:
-        reader = self._reader(stream)
-        limits = self._limits
-        found = reader.feed(data)
+        reader, limits = stream.reader, self._limits
+        assert reader is not None
         for message in found:
             decoded = message if isinstance(message, Rejection) else decode_worker(message, limits)
             if isinstance(decoded, Rejection):
@@ -302,17 +329,39 @@ class GrpcServer(GrpcOutput):
         if reader.buffered or stream.unfinished:
             if found:  # what has begun is another message
                 stream.pieces, stream.seen = 0, -1
-            else:
-                self._pieces.note(stream, len(data), self._now)
             self._credit.count(stream, reader.buffered)
+            if stream.inflating and self._credit.crowded:
+                self._fail_stream(stream, _CROWDED, events)
+                return
             self._stalls.arm(self._now)
 
-    def _reader(self, stream: GrpcStream) -> MessageReader:
-        if stream.reader is None:
-            stream.reader = MessageReader(self._limits.max_message_bytes, gzip=stream.gzip)
-        return stream.reader
+    def _inflate(self, events: list[ServiceEvent]) -> None:
+        """Go on with messages that wait to be inflated, as far as a portion goes."""
+        waiting, portion = self._inflating, self._portion
+        portion.renew(self._now)
+        while waiting and portion.left > 0:
+            stream = waiting[0]
+            reader = stream.reader
+            if reader is None or stream.closing or stream.over:
+                waiting.popleft()
+                continue
+            reader.portion = portion
+            found = reader.go_on()
+            stream.inflating = reader.inflating
+            if not stream.inflating:
+                waiting.popleft()
+            if not stream.route.streaming:
+                self._take_part(stream, found)
+            elif stream.worker is not None:
+                self._take_from_worker(stream, stream.worker, found, events)
+            if stream.ends and not stream.inflating:
+                self._on_remote_end(stream, events)
+        self._stalls.urge(self._now if waiting else NEVER)
 
     def _on_remote_end(self, stream: GrpcStream, events: list[ServiceEvent]) -> None:
+        reader = stream.reader
+        if reader is not None and reader.inflating and not stream.closing and self._end_waits(stream, reader):
+            return
         stream.remote_ended = True
         if stream.closing:
             return
@@ -333,6 +382,21 @@ class GrpcServer(GrpcOutput):
             return
         call = stream.call = Call(stream)
         events.append(CallReceived(call, stream.principal, decoded, stream.deadline, self._number))
+
+    def _end_waits(self, stream: GrpcStream, reader: MessageReader) -> bool:
+        """Whether a message whose peer has ended its side is inflated in later turns; else it is now."""
+        if not stream.inflating and not self._inflating:  # the end came apart
+            self._portion.begin(self._now)
+            reader.portion = self._portion
+            self._take_part(stream, reader.go_on())
+        if stream.closing or not reader.inflating:
+            return False
+        if not stream.inflating:
+            self._wait_to_inflate(stream)
+        stream.ends = True
+        if stream.deadline is not None:
+            self._stalls.expect(stream.deadline)
+        return True
 
     def _on_worker_end(self, stream: GrpcStream, incomplete: bool, events: list[ServiceEvent]) -> None:
         """Counts as disconnect (server.md section 4). The service may still give the status, until it is sent."""
@@ -446,7 +510,7 @@ class GrpcServer(GrpcOutput):
         stream.over = True
         if stream.partial is not None:
             self.count_encoded(-len(stream.partial))
-        stream.call = stream.worker = stream.partial = None
+        stream.call = stream.worker = stream.partial = stream.reader = None
         stream.queue.clear()
         self.backlog.drop(stream)
         if self._streams.pop(stream.id, None) is not None:
@@ -504,6 +568,8 @@ class GrpcServer(GrpcOutput):
             _HANDLERS[type(event)](self, event, events)
         if self.closed and not was_closed and not found:
             self.exceeded.append(peer_limits.IDLE)
+        if self._inflating:
+            self._inflate(events)
         if now >= self._stalls.due:
             for stream in self._stalls.late(self._streams.values(), now):
                 self._fail_stream(stream, _TOO_LATE, events)

@@ -50,9 +50,11 @@ class GrpcStream:
         "crowded",
         "deadline",
         "encode",
+        "ends",
         "gzip",
         "headers_sent",
         "id",
+        "inflating",
         "kept",
         "need",
         "over",
@@ -93,6 +95,10 @@ class GrpcStream:
         self.reader: MessageReader | None = None
         self.request: bytes | None = None
         self.remote_ended = False
+        self.inflating = False
+        """A message is here and waits to be inflated …"""
+        self.ends = False
+        """… and the peer has ended its side with that."""
         self.unfinished = 0
         """Bytes of messages that are not complete; counted by the connection."""
         self.window = INITIAL_WINDOW

@@ -55,7 +55,7 @@ _ENDS = {
 class Stalls:
     """When to look, and what was found."""
 
-    __slots__ = ("_deadline", "_look", "_withheld", "due")
+    __slots__ = ("_deadline", "_look", "_urgent", "_withheld", "due")
 
     def __init__(self, withheld: Container[int]) -> None:
         """`withheld`: streams that wait for credit."""
@@ -64,6 +64,7 @@ class Stalls:
         """The next look; None = nothing could be stalled."""
         self._deadline = NEVER
         """No call whose message is not complete has one before this."""
+        self._urgent = NEVER
         self.due = NEVER
         """On the scale of `now`."""
 
@@ -79,8 +80,15 @@ class Stalls:
             self._deadline = deadline
             self._set()
 
+    def urge(self, when: int) -> None:
+        """The connection itself has something to do then, and it is no stall; `clock.NEVER` when it has not."""
+        self._urgent = when
+        self._set()
+
     def _set(self) -> None:
-        self.due = self._deadline if self._look is None else min(self._look, self._deadline)
+        self.due = min(self._deadline, self._urgent)
+        if self._look is not None and self._look < self.due:
+            self.due = self._look
 
     def late(self, streams: "Collection[GrpcStream]", now: int) -> "list[GrpcStream]":
         """Calls whose deadline has passed before their message was complete."""
@@ -125,7 +133,7 @@ class Stalls:
 
 def _owes(stream: "GrpcStream") -> bool:
     """Whether the peer has begun a call, or a message of a worker, and not sent all of it."""
-    if stream.closing:
+    if stream.closing or stream.inflating:
         return False
     return stream.unfinished > 0 if stream.route.streaming else not stream.remote_ended
 

@@ -62,6 +62,7 @@ READ_BURST = SECOND // 1_000  #: … so much work of theirs at once, as in MAX_T
 READ_COST = 25_000  #: … where each is estimated to cost so many nanoseconds, as was measured, …
 SHOW_COST = 7_000  #: … with so many for each task, worker or schedule that it shows, encoded …
 LOOK_COST = 250  #: … and for each that it looks at: a full page 7 ms, so that there are 70 of them in a second
+MAX_QUERIES = 16  #: that the store has at a time: each takes a thread and a task, 0.2 ms in all; the others wait here
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number
 REGISTER_TIMEOUT = 10 * SECOND  #: source page, protocol rule 1
 SHUTDOWN_LINGER = 1 * SECOND  #: source page, protocol rule 9: the stream ends about a second after Shutdown

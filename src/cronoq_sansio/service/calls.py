@@ -41,7 +41,6 @@ from cronoq_sansio.service.messages import (
     FindTask,
     Get,
     ListTasks,
-    ReadStore,
     Reply,
     Request,
     StoreAnswered,
@@ -97,7 +96,7 @@ class Calls:
         self._results = results
         self._drive = drive
         self._waits = Waits()
-        self._lookups = Lookups()
+        self._lookups = Lookups(engine, turn, timers)
         self._watches = watches
         self._listings = Listings(engine, settings, turn, results, self._lookups, drive, volatile=volatile)
         self._schedules = schedules = Schedules(engine, settings, turn, drive)
@@ -204,6 +203,10 @@ class Calls:
     def go_on(self) -> None:
         """There is time for reads that wait."""
         self._reads.go_on()
+
+    def ask_on(self) -> None:
+        """The store may have queries that wait."""
+        self._lookups.due()
 
     # --- actions of the engine
 
@@ -399,8 +402,7 @@ class Calls:
 
     def _ask(self, call: Call, waiting: Waiting) -> None:
         with_output = type(waiting.request) in (Wait, Submit)
-        query = FindTask(self._lookups.issue(call, waiting), waiting.ref, with_output)
-        self._turn.once_durable.append(ReadStore(query, self._engine.written))
+        self._lookups.ask(FindTask(self._lookups.issue(call, waiting), waiting.ref, with_output))
 
     def _detach(self, call: Call) -> None:
         waiting = call.wait

@@ -20,7 +20,6 @@ from cronoq_sansio.service.messages import (
     Call,
     ListFinished,
     ListTasks,
-    ReadStore,
     Request,
     StoredPage,
     TaskInfo,
@@ -113,7 +112,7 @@ class Listings:
             self._held += len(live.tasks)
             number = self._lookups.issue(call, listing)
             query = ListFinished(number, tuple(dict.fromkeys(request.pools)), ends, request.after, limit + 1)
-            turn.once_durable.append(ReadStore(query, engine.written))
+            self._lookups.ask(query)
             return cost(listing.charged, self._looked(request))
         call.wait = LISTED
         turn.reply(call, page, after)

@@ -28,6 +28,7 @@ from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.service.calls import Calls
 from cronoq_sansio.service.deadlines import CallDue, Deadlines
 from cronoq_sansio.service.gate import Gate
+from cronoq_sansio.service.lookups import LookupsDue
 from cronoq_sansio.service.messages import (
     Call,
     CallEnded,
@@ -117,6 +118,7 @@ class Service:
             CallDue: calls.due,
             Session: workers.late,
             ReadsDue: lambda _due: calls.go_on(),
+            LookupsDue: lambda _due: calls.ask_on(),
             GraceOver: lambda _due: None,  # `Stopping.advance` looks at the time in every step
         }
         self._released: dict[type, Callable[[Any], bool]] = {

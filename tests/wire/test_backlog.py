@@ -223,7 +223,7 @@ def test_the_largest_message_may_always_wait_alone() -> None:
     assert peer.streams[ask(peer, result(MOST))].status == RESOURCE_EXHAUSTED
 
 
-@MACHINES
+@on_both_machines
 @pytest.mark.parametrize("apart", [False, True])
 def test_a_page_is_encoded_once_when_it_is_given_and_counts_its_bytes(
     machine: MakeHttp2, apart: bool, monkeypatch: pytest.MonkeyPatch

@@ -150,6 +150,23 @@ def test_how_many_may_wait_is_bounded_by_the_open_calls():
     assert waiting(rig) <= 100 and len(refused) >= 290
 
 
+def test_a_list_of_a_pool_that_there_is_not_does_not_wait():
+    rig = populated()
+    ask(rig, 100)
+    (call,) = ask(rig, 1, request=m.ListTasks(("default", "no such"), (), 0, 1))
+    assert rig.answer(call).code is Code.UNKNOWN_POOL
+
+
+def test_of_a_list_that_waits_each_pool_is_kept_once():
+    rig = populated()
+    ask(rig, 100)
+    (call,) = ask(rig, 1, request=m.ListTasks(("".join(["def", "ault"]),) * 1_000, (), 0, 1))
+    (kept,) = call.wait.request.pools
+    assert kept is next(iter(rig.engine.pools))
+    rig.advance(SECOND)
+    assert len(rig.answer(call).tasks) == 1
+
+
 def test_a_stop_tells_those_that_wait_and_answers_them_no_more():
     rig = populated(volatile=False)
     calls = ask(rig, 100, request=m.GetSnapshot(), deadline=SECOND)

@@ -155,10 +155,14 @@ class Calls:
         self._open[budget] += 1
         self._deadlines.add(call, turn.now, deadline, self._wait_limit(request), capped=budget != "watch")
         method = self._methods.get(type(request))
-        if method is None:
-            self._reads.received(call, request, event.source)
-        else:
+        if method is not None:
             method(call, request)
+            return
+        checked = self._listings.check(request) if type(request) is ListTasks else request
+        if isinstance(checked, Rejection):
+            turn.reject(call, checked)
+        else:
+            self._reads.received(call, checked, event.source)
 
     def ended(self, event: CallEnded) -> None:
         """The caller went away. What its request asked for goes on."""

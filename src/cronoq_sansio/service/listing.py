@@ -11,6 +11,7 @@ of these ids and says from where to go on, so it may be shorter than asked for, 
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.errors import Code, Rejection
@@ -84,14 +85,20 @@ class Listings:
         self._held = 0
         """Tasks in the live parts of all pages that wait for the store."""
 
-    def received(self, call: Call, request: Request) -> int:
-        """Answer, or ask the store for the rest; what that costs (`reads.cost`)."""
-        assert type(request) is ListTasks
-        engine, turn = self._engine, self._turn
+    def check(self, request: ListTasks) -> ListTasks | Rejection:
+        """The request with each pool once, by the name that is kept anyway: many may wait; or why it is refused."""
+        engine, wanted = self._engine, frozenset(request.pools)
         for pool in request.pools:
             if not engine.has_pool(pool):
-                turn.reject(call, Rejection(Code.UNKNOWN_POOL, f"unknown pool {pool!r}"))
-                return cost(0)
+                return Rejection(Code.UNKNOWN_POOL, f"unknown pool {pool!r}")
+        if not wanted:
+            return request
+        return replace(request, pools=tuple(pool for pool in engine.pools if pool in wanted))
+
+    def received(self, call: Call, request: Request) -> int:
+        """Answer a request that was checked, or ask the store for the rest; what that costs (`reads.cost`)."""
+        assert type(request) is ListTasks
+        turn = self._turn
         if turn.events:
             self._drive()  # a look shows everything that came before it
         limit = min(request.limit or DEFAULT_PAGE, self._max_list)
@@ -100,8 +107,7 @@ class Listings:
         if request.statuses and not ends:
             page = self._page(live, NOTHING, limit)
         elif self._volatile:
-            pools = dict.fromkeys(request.pools)
-            infos, looked, newest = self._results.page(pools, ends, request.after, limit + 1)
+            infos, looked, newest = self._results.page(frozenset(request.pools), ends, request.after, limit + 1)
             page = self._page(live, StoredPage(infos, looked), limit)
             after = max(after, newest)
         elif self._held and self._held + len(live.tasks) > MAX_LISTED:
@@ -111,7 +117,7 @@ class Listings:
             call.wait = listing = Listing(live, limit, after, max(limit, len(live.tasks)))
             self._held += len(live.tasks)
             number = self._lookups.issue(call, listing)
-            query = ListFinished(number, tuple(dict.fromkeys(request.pools)), ends, request.after, limit + 1)
+            query = ListFinished(number, request.pools, ends, request.after, limit + 1)
             self._lookups.ask(query)
             return cost(listing.charged, self._looked(request))
         call.wait = LISTED
@@ -147,7 +153,7 @@ class Listings:
         statuses = [status for status in request.statuses if status < SUCCEEDED]
         if request.statuses and not statuses:
             return NOTHING, 0
-        pools = tuple(dict.fromkeys(request.pools)) or tuple(self._engine.pools)
+        pools = request.pools or tuple(self._engine.pools)
         tasks, looked = self._engine.list_live(pools, statuses, request.after, limit)
         after = max((task.stored for task in tasks), default=0)
         return StoredPage(tuple(map(task_info, tasks)), looked), after

@@ -8,7 +8,7 @@ from cronoq_sansio import outbox as outbox_module
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.errors import MAPPINGS, Code, GrpcStatus, Rejection
-from cronoq_sansio.service import calls as calls_module
+from cronoq_sansio.service import budgets
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import LimitSettings, OutputSettings, Settings
 from tests.service.harness import Harness, spec
@@ -46,7 +46,7 @@ def test_a_request_beyond_the_budget_is_refused_and_a_place_comes_free_with_each
 
 
 def test_waits_have_a_budget_of_their_own(monkeypatch):
-    monkeypatch.setattr(calls_module, "MAX_WAITS", 2)
+    monkeypatch.setattr(budgets, "MAX_WAITS", 2)
     rig = Harness(SETTINGS)
     rig.submit(key="a")
     rig.durable()

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.errors import Code
-from cronoq_sansio.service import calls as calls_module
+from cronoq_sansio.service import budgets
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import watches as watches_module
 from cronoq_sansio.service.watches import Filters
@@ -137,7 +137,7 @@ def test_a_watch_has_no_time_limit_of_the_server():
 
 
 def test_watches_have_a_budget_of_their_own(monkeypatch):
-    monkeypatch.setattr(calls_module, "MAX_WATCHES", 2)
+    monkeypatch.setattr(budgets, "MAX_WATCHES", 2)
     rig = Harness(SETTINGS)
     first, _second, third = rig.watch(), rig.watch(), rig.watch()
     assert rig.answer(third).code is Code.UNAVAILABLE and "2 watches are open" in rig.answer(third).message

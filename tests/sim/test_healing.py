@@ -31,9 +31,9 @@ def close_without_timer(calls, call):
     """`Calls.close` as it is, but the timer of the call stays."""
     call.open = False
     calls._detach(call)
-    if call.budget:
-        calls._open[call.budget] -= 1
-        call.budget = ""
+    if call.budget is not None:
+        call.budget.open -= 1
+        call.budget = None
 
 
 PLANTED = {

@@ -26,7 +26,7 @@ from cronoq_sansio.engine.events import BatchSubmitted, TaskCancelled, TaskSubmi
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_WAITS, MAX_WATCHES
+from cronoq_sansio.service.budgets import Budgets
 from cronoq_sansio.service.deadlines import UNSTORED, CallDue, Cause, Deadlines
 from cronoq_sansio.service.gate import STOPPED, Gate
 from cronoq_sansio.service.listing import Listing, Listings
@@ -102,16 +102,9 @@ class Calls:
         self._schedules = schedules = Schedules(engine, settings, turn, drive)
         self.submitted: list[tuple[Call, Answer]] = []
         """Waiting Submits that the engine has answered, for `settle`."""
-        self._open = {"request": 0, "wait": 0, "watch": 0}
-        self._full = {
-            "request": Rejection(
-                Code.UNAVAILABLE,
-                f"{self._limits.max_concurrent_requests} calls are open (limits.max_concurrent_requests); try again",
-            ),
-            "wait": Rejection(Code.UNAVAILABLE, f"{MAX_WAITS} calls are waiting; try again"),
-            "watch": Rejection(Code.UNAVAILABLE, f"{MAX_WATCHES} watches are open; try again"),
-        }
-        self._budgets = {"request": self._limits.max_concurrent_requests, "wait": MAX_WAITS, "watch": MAX_WATCHES}
+        self._budgets = budgets = Budgets(settings.limits)
+        self._for_requests = budgets.request
+        self._fresh = deadlines.fresh  # never replaced
         self._methods: dict[type, Callable[[Call, Request], None]] = {
             Submit: self._submit,
             SubmitBatch: self._submit_batch,
@@ -132,28 +125,28 @@ class Calls:
 
     def received(self, event: CallReceived) -> None:
         """A call: let it in, or refuse it at once."""
-        call, request, turn = event.call, event.request, self._turn
-        refusal = None if self._gate.open else self._gate.refusal(request)
-        deadline = event.deadline
-        if type(request) is Submit and refusal is None and deadline is None and not request.wait:
-            opened = self._open
-            if opened["request"] < self._limits.max_concurrent_requests:  # the same as below, for nearly every call
-                call.budget = "request"
-                opened["request"] += 1
-                self._deadlines.cap(call, turn.now)
-                turn.events.append(TaskSubmitted(call, request.spec))
+        call, request, deadline = event.call, event.request, event.deadline
+        if type(request) is Submit and deadline is None and not request.wait and self._gate.open:
+            budget = self._for_requests
+            if budget.open < budget.limit:  # the same as below, for nearly every call
+                call.budget = budget
+                budget.open += 1
+                self._fresh.append(call)
+                self._turn.events.append(TaskSubmitted(call, request.spec))
                 return
+        turn = self._turn
+        refusal = None if self._gate.open else self._gate.refusal(request)
         if refusal is None and deadline is not None and deadline <= turn.now:
             refusal = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline had passed when it arrived")
-        budget = _budget(request)
-        if refusal is None and self._open[budget] >= self._budgets[budget]:
-            refusal = self._full[budget]
+        budget = self._budgets.of(request)
+        if refusal is None and budget.open >= budget.limit:
+            refusal = budget.full
         if refusal is not None:
             turn.reject(call, refusal)
             return
         call.budget = budget
-        self._open[budget] += 1
-        self._deadlines.add(call, turn.now, deadline, self._wait_limit(request), capped=budget != "watch")
+        budget.open += 1
+        self._deadlines.add(call, turn.now, deadline, self._wait_limit(request), capped=type(request) is not Watch)
         method = self._methods.get(type(request))
         if method is not None:
             method(call, request)
@@ -216,17 +209,16 @@ class Calls:
 
     def answered(self, answer: Answer) -> None:
         """The engine answered a Submit, a batch, a Cancel or a change of a schedule."""
-        call = answer.request
-        assert type(call) is Call
+        call: Call = answer.request  # type: ignore[assignment]  # the engine gives it back as it was
         if not call.open:
             return
         outcome = answer.outcome
         if type(outcome) is Submitted:
-            if call.budget == "wait":
-                self.submitted.append((call, answer))
-            else:
+            if call.wait is None:
                 reply = SubmitReply(outcome.task_id, outcome.duplicate, None)
                 self._turn.once_durable.append(Reply(call, reply, answer.after))
+            else:
+                self.submitted.append((call, answer))
         elif type(outcome) is BatchOutcome:
             self._turn.reply(call, BatchReply(outcome.members), answer.after)
         elif type(outcome) is CancelOutcome:
@@ -271,9 +263,10 @@ class Calls:
             self._detach(call)
         if call.timer is not None:
             self._deadlines.cancel(call)
-        if call.budget:
-            self._open[call.budget] -= 1
-            call.budget = ""
+        budget = call.budget
+        if budget is not None:
+            budget.open -= 1
+            call.budget = None
 
     def asks(self, number: int) -> bool:
         """True while somebody wants the answer to the query with that number."""
@@ -425,9 +418,9 @@ class Calls:
     def statistics(self) -> dict[str, int]:
         """Sizes of everything that grows."""
         return {
-            "open_requests": self._open["request"],
-            "open_waits": self._open["wait"],
-            "open_watches": self._open["watch"],
+            "open_requests": self._budgets.request.open,
+            "open_waits": self._budgets.wait.open,
+            "open_watches": self._budgets.watch.open,
             "waiting_for_tasks": len(self._waits),
             "waiting_for_store": len(self._lookups),
             "listed_tasks": self._listings.held,
@@ -440,21 +433,12 @@ class Calls:
         self._lookups.check_invariants()
         self._watches.check_invariants()
         self._reads.check_invariants()
-        assert len(self._watches) == self._open["watch"]
+        self._budgets.check_invariants()
+        assert len(self._watches) == self._budgets.watch.open
         assert not self.submitted
-        for budget, count in self._open.items():
-            assert 0 <= count <= self._budgets[budget]
-        assert len(self._waits) <= self._open["wait"]
+        assert len(self._waits) <= self._budgets.wait.open
 
 
 def _result(ended: TaskEnded) -> TaskResult:
     task = ended.task
     return TaskResult(task.id, task.status, ended.output, ended.content_type, task.message)
-
-
-def _budget(request: Request) -> str:
-    """Which budget a call counts against: waits cost next to nothing, so they have one of their own."""
-    kind = type(request)
-    if kind is Wait or (type(request) is Submit and request.wait):
-        return "wait"
-    return "watch" if kind is Watch else "request"

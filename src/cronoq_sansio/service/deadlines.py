@@ -6,7 +6,8 @@
 
 A call has one timer, for whichever comes first. It stays set while the reply is held for the store: the caller gets
 its answer in time, and the held reply is dropped. Most calls are answered in the very step that brings them, so a
-timer is only set for those that are still open when the service is next looked at (`arm`).
+timer is only set for those that are still open when the service is next looked at (`arm`), and most have no other bound
+than the server's own, which is the same for all that came at one time: only what differs from it is kept (`_sooner`).
 """
 
 from enum import Enum
@@ -40,13 +41,15 @@ class CallDue:
 class Deadlines:
     """Timers of open calls."""
 
-    __slots__ = ("_cap", "_texts", "_timers", "fresh")
+    __slots__ = ("_cap", "_sooner", "_texts", "_timers", "fresh")
 
     def __init__(self, timers: TimerHeap[object], limits: LimitSettings) -> None:
         self._timers = timers
         self._cap = limits.max_wait + limits.request_timeout
-        self.fresh: list[tuple[Call, int, Cause]] = []
-        """Calls without a timer, since the service was looked at last."""
+        self.fresh: list[Call] = []
+        """Calls without a timer, since the service was looked at last. Whoever has no other bound adds a call here."""
+        self._sooner: dict[Call, tuple[int, Cause]] = {}
+        """Of these, the ones with another bound, which comes first."""
         self._texts = {
             Cause.DEADLINE: Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed"),
             Cause.WAIT: Rejection(
@@ -66,25 +69,28 @@ class Deadlines:
         """
         if not capped:
             if deadline is not None:
-                self.fresh.append((call, deadline, Cause.DEADLINE))
+                self._sooner[call] = deadline, Cause.DEADLINE
+                self.fresh.append(call)
             return
         when, cause = now + self._cap, Cause.CAP
         if deadline is not None and deadline <= when:
             when, cause = deadline, Cause.DEADLINE
         if limit is not None and limit < when:
             when, cause = limit, Cause.WAIT
-        self.fresh.append((call, when, cause))
+        if cause is not Cause.CAP:
+            self._sooner[call] = when, cause
+        self.fresh.append(call)
 
-    def cap(self, call: Call, now: int) -> None:
-        """As `add`, for a call that has no other bound than the server's own."""
-        self.fresh.append((call, now + self._cap, Cause.CAP))
-
-    def arm(self) -> None:
-        """Set timers for the new calls that are still open."""
-        fresh, self.fresh = self.fresh, []
-        for call, when, cause in fresh:
+    def arm(self, now: int) -> None:
+        """Set timers for the new calls that are still open; `now` as when they came."""
+        fresh, sooner = self.fresh, self._sooner
+        for call in fresh:
             if call.open:
+                when, cause = sooner.get(call) or (now + self._cap, Cause.CAP)
                 call.timer = self._timers.add(when, CallDue(call, cause))
+        fresh.clear()
+        if sooner:
+            sooner.clear()
 
     def cancel(self, call: Call) -> None:
         """The call is over."""

@@ -25,6 +25,7 @@ from cronoq_sansio.values import value
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Lease
     from cronoq_sansio.service.access import Principal
+    from cronoq_sansio.service.budgets import Budget
 
 TaskRef = int | str
 """A task's id, or its key."""
@@ -43,7 +44,7 @@ class Call:
     def __init__(self, sink: object) -> None:
         self.sink = sink
         self.open = True
-        self.budget: str = ""
+        self.budget: Budget | None = None
         self.timer: object = None
         self.wait: object = None
 

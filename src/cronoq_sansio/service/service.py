@@ -66,8 +66,8 @@ from cronoq_sansio.service.worker_session import Session
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.settings import Settings
 
-#: Two rounds are enough to come to rest; more would mean that engine and service disagree for ever.
-MAX_ROUNDS = 8
+#: Two rounds are enough to come to rest; so many mean that engine and service disagree for ever.
+ROUNDS = range(9)
 SHOWN_POOL = 5  #: what a pool counts of what a read of the figures shows, beside its groups of workers
 
 
@@ -138,17 +138,27 @@ class Service:
     def handle(self, events: Sequence[ServiceEvent], now: int) -> Step[ServiceAction, HeldAction]:
         """Apply the events of one read, in order: one step."""
         turn = self._turn
-        turn.begin(now)
         if self._deadlines.fresh:
-            self._deadlines.arm()
+            self._deadlines.arm(turn.now)
+        if now > turn.now:  # time never goes back
+            turn.now = now
         routes = self._events
         for event in events:
             routes[type(event)](event)
-        self._watches.settle()
+        if self._watches.unsettled:
+            self._watches.settle()
         if turn.events:
             self._drive()
-        self._stopping.advance()
-        return turn.step(self.engine.number)
+        if not self._gate.open:
+            self._stopping.advance()
+        step = turn.step  # the engine's is taken over: what it said has been routed, its number and writes stay
+        if step is None:
+            step = Step(self.engine.number)
+        else:
+            turn.step = None
+        step.at_once, step.once_durable = turn.at_once, turn.once_durable
+        turn.at_once, turn.once_durable = [], []
+        return step
 
     def released(self, actions: Sequence[HeldAction], now: int) -> list[ServiceAction]:
         """These are performed now, in this order. Returns those that still make sense.
@@ -161,8 +171,9 @@ class Service:
         for action in actions:
             kind = type(action)
             if kind is Reply or kind is Reject:
-                if action.call.open:  # type: ignore[union-attr]
-                    close(action.call)  # type: ignore[union-attr]
+                call = action.call  # type: ignore[union-attr]
+                if call.open:
+                    close(call)
                     performed.append(action)
             elif checks[kind](action):
                 performed.append(action)
@@ -188,7 +199,7 @@ class Service:
     def next_timeout(self) -> int | None:
         """When `handle([TimerFired()], …)` is due."""
         if self._deadlines.fresh:
-            self._deadlines.arm()
+            self._deadlines.arm(self._turn.now)
         own, engines = self._timers.next(), self.engine.next_timeout()
         if own is None or (engines is not None and engines < own):
             return engines
@@ -218,14 +229,15 @@ class Service:
 
     def _drive(self) -> None:
         """Give the engine what has piled up and route what it answers, until nothing is left."""
-        turn, calls, workers = self._turn, self._calls, self._workers
-        rounds = 0
-        while turn.events:
-            rounds += 1
-            assert rounds <= MAX_ROUNDS, "engine and service do not come to rest"
+        turn, calls = self._turn, self._calls
+        for _ in ROUNDS:
+            if not turn.events:
+                return
             events, turn.events = turn.events, []
             step = self.engine.handle(events, turn.now)
-            turn.writes += step.writes
+            if turn.step is not None:
+                step.writes[:0] = turn.step.writes
+            turn.step = step
             if step.at_once:
                 self._notice(step.at_once)
             for action in step.once_durable:
@@ -233,7 +245,7 @@ class Service:
                 if kind is Answer:
                     calls.answered(action)  # type: ignore[arg-type]
                 elif kind is Dispatch:
-                    workers.dispatched(action)  # type: ignore[arg-type]
+                    self._workers.dispatches.append(action)  # type: ignore[arg-type]
                 elif kind is TaskEnded:
                     self._results.add(action)  # type: ignore[arg-type]
                     calls.task_ended(action)  # type: ignore[arg-type]
@@ -241,9 +253,11 @@ class Service:
                 else:
                     assert type(action) is TaskMoved
                     self._watches.moved(action)
-            workers.place()
+            if self._workers.dispatches:
+                self._workers.place()
             if calls.submitted:
                 calls.settle(step.once_durable)
+        raise AssertionError("engine and service do not come to rest")
 
     def _notice(self, notices: Sequence[AtOnce]) -> None:
         for notice in notices:
@@ -258,7 +272,7 @@ class Service:
 
     def _timer_fired(self, event: TimerFired) -> None:
         turn = self._turn
-        self._deadlines.arm()
+        self._deadlines.arm(turn.now)
         while (due := self._timers.pop_due(turn.now)) is not None:
             self._due[type(due)](due)
         engines = self.engine.next_timeout()

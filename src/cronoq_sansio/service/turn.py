@@ -5,9 +5,10 @@ up whenever somebody must see the state after it, and at the end. Lists are repl
 handed out is not touched again.
 """
 
+from typing import Any
+
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import Event
-from cronoq_sansio.engine.records import Record
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.messages import Call, Message, Reject, Reply, ServiceAction
 from cronoq_sansio.service.waits import SubmitStored
@@ -16,25 +17,18 @@ HeldAction = ServiceAction | SubmitStored
 
 
 class Turn:
-    """Shared by the parts of one service; `begin` makes it new."""
+    """Shared by the parts of one service, which takes what is in it at the end of each call."""
 
-    __slots__ = ("_step", "at_once", "events", "now", "once_durable", "writes")
+    __slots__ = ("at_once", "events", "now", "once_durable", "step")
 
     def __init__(self, now: int) -> None:
         self.now = now
-        self.begin(now)
-
-    def begin(self, now: int) -> None:
-        """Start over. Time never goes back: a smaller `now` counts as the largest seen."""
-        if now > self.now:
-            self.now = now
         self.events: list[Event] = []
-        """For the engine, in order."""
-        step: Step[ServiceAction, HeldAction] = Step(0)
-        self._step = step
-        self.writes: list[Record] = step.writes
-        self.at_once: list[ServiceAction] = step.at_once
-        self.once_durable: list[HeldAction] = step.once_durable
+        """For the engine, in order; empty between turns."""
+        self.step: Step[Any, Any] | None = None
+        """The engine's newest of this turn, with the writes of all of them."""
+        self.at_once: list[ServiceAction] = []
+        self.once_durable: list[HeldAction] = []
 
     def reply(self, call: Call, message: Message, after: int) -> None:
         """Answer `call` once step `after` is durable."""
@@ -46,8 +40,3 @@ class Turn:
             self.once_durable.append(Reject(call, rejection, after))
         else:
             self.at_once.append(Reject(call, rejection, 0))
-
-    def step(self, number: int) -> Step[ServiceAction, HeldAction]:
-        """Everything collected, as the step with that number."""
-        self._step.number = number
-        return self._step

@@ -122,6 +122,10 @@ class Watches:
         self._moves = Filters()
         self._moving = 0
         """How many want every transition."""
+        self._told = False
+        """The engine knows that there are such."""
+        self.unsettled = False
+        """One of these has gone, and `settle` has not looked since."""
         self._full_at = turn.now
         """When the bucket of deliveries is full again; the further ahead, the less is in it."""
 
@@ -157,14 +161,18 @@ class Watches:
         if request.all_transitions:
             self._moves.remove(call, request)
             self._moving -= 1
+            self.unsettled = True
 
     def settle(self) -> None:
         """Tell the engine when the first one that wants transitions has come, or the last one has gone.
 
-        Calls are closed outside of steps too, so this is looked at in every step.
+        Calls are closed outside of steps too, so `unsettled` is looked at in every step.
         """
-        if self._engine.watched != (self._moving > 0):
-            self._turn.events.append(TransitionsWatched(self._moving > 0))
+        self.unsettled = False
+        watched = self._moving > 0
+        if watched != self._told:
+            self._told = watched
+            self._turn.events.append(TransitionsWatched(watched))
 
     def moved(self, moved: TaskMoved) -> None:
         """A live task reached a status."""

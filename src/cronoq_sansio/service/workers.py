@@ -112,7 +112,8 @@ class Workers:
         """Which session has a lease, by lease id."""
         self._refusals: dict[int, set[int]] = {}
         """Workers that refused a lease, while it lives; only of leases that were refused."""
-        self._dispatches: list[Dispatch] = []
+        self.dispatches: list[Dispatch] = []
+        """What the engine has just given to groups; `place` finds the workers."""
         self._max_output = self._limits.max_message_bytes - MESSAGE_HEADROOM
         self._tables: dict[State, dict[type, tuple[Effect, State]]] = {state: {} for state in State}
         for (state, kind), (name, after) in TRANSITIONS.items():
@@ -210,19 +211,13 @@ class Workers:
         if seen:
             self._abort(session, lease.id, abort.reason)
 
-    def dispatched(self, dispatch: Dispatch) -> None:
-        """The engine gave a task to a group; `place` finds the worker."""
-        self._dispatches.append(dispatch)
-
     def place(self) -> None:
         """Choose a worker for each lease that the engine has just dispatched.
 
         A refused lease comes before new ones, because the engine passes it on where it applies the refusal: so the
         worker that made its group eligible still is free.
         """
-        if not self._dispatches:
-            return
-        dispatches, self._dispatches = self._dispatches, []
+        dispatches, self.dispatches = self.dispatches, []
         owners, refusals, said = self._owners, self._refusals, self._turn.once_durable
         group: Group | None = None
         for dispatch in dispatches:
@@ -487,7 +482,7 @@ class Workers:
 
     def check_invariants(self) -> None:
         """Leases, owners, groups and streams agree with each other and with the engine."""
-        assert not self._dispatches
+        assert not self.dispatches
         assert self._engine.running == len(self._owners), "the workers do not have exactly the engine's live leases"
         for lease_id, owner in self._owners.items():
             lease = owner.leases[lease_id]

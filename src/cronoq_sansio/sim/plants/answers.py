@@ -64,7 +64,7 @@ def one_call_too_many_is_let_in(patch: Patch) -> None:
     def make(before: Any) -> Any:
         def init(self: Any, *args: Any, **options: Any) -> None:
             before(self, *args, **options)
-            self._budgets["request"] += 1
+            self._budgets.request.limit += 1
 
         return init
 

@@ -9,7 +9,7 @@ from cronoq_sansio.engine.events import TaskSubmitted
 from cronoq_sansio.engine.table import TaskTable
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.calls import Calls
-from cronoq_sansio.service.deadlines import CallDue, Deadlines
+from cronoq_sansio.service.deadlines import Cause, Deadlines
 from cronoq_sansio.service.listing import Listings
 from cronoq_sansio.service.lookups import Lookups
 from cronoq_sansio.service.messages import SendEvent, SubmitReply
@@ -31,28 +31,35 @@ plant = BED.plant
 def calls_with_one_deadline_lose_one(patch: Patch) -> None:
     """Of two calls with the same deadline only one is answered when it has come."""
 
-    def arm(self: Any) -> None:
-        armed = set()
-        for call, when, cause in self.fresh:
-            if call.open and when not in armed:
-                armed.add(when)
-                call.timer = self._timers.add(when, CallDue(call, cause))
-        self.fresh = []
+    def make(before: Any) -> Any:
+        def arm(self: Any, now: int) -> None:
+            armed = set()
+            for call in self.fresh.copy():
+                when, _ = self._sooner.get(call) or (now + self._cap, Cause.CAP)
+                if not call.open or when in armed:
+                    self.fresh.remove(call)
+                else:
+                    armed.add(when)
+            before(self, now)
 
-    patch.setattr(Deadlines, "arm", arm)
+        return arm
+
+    patch.wrap(Deadlines, "arm", make)
 
 
 @plant
 def calls_run_out_of_time_late(patch: Patch) -> None:
     """A call is answered a millisecond after its time was up."""
 
-    def arm(self: Any) -> None:
-        for call, when, cause in self.fresh:
-            if call.open:
-                call.timer = self._timers.add(when + 1_000_000, CallDue(call, cause))
-        self.fresh = []
+    def make(before: Any) -> Any:
+        def arm(self: Any, now: int) -> None:
+            for call, (when, cause) in self._sooner.items():
+                self._sooner[call] = when + 1_000_000, cause
+            before(self, now + 1_000_000)
 
-    patch.setattr(Deadlines, "arm", arm)
+        return arm
+
+    patch.wrap(Deadlines, "arm", make)
 
 
 @plant
@@ -67,7 +74,7 @@ def budgets_are_not_given_back(patch: Patch) -> None:
 
     def make(before: Any) -> Any:
         def close(self: Any, call: Any) -> None:
-            call.budget = ""
+            call.budget = None
             before(self, call)
 
         return close

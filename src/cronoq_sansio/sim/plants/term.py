@@ -9,7 +9,6 @@ from cronoq_sansio.service.gate import STOPPED, Gate, Phase
 from cronoq_sansio.service.messages import StopRequested
 from cronoq_sansio.service.service import Service
 from cronoq_sansio.service.stopping import Stopping
-from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.sim.plants.planting import Bed, Patch, nothing
 
@@ -113,7 +112,7 @@ def the_timer_of_the_engine_is_forgotten(patch: Patch) -> None:
     """The server wakes up for its calls, and not for its tasks."""
 
     def next_timeout(self: Any) -> Any:
-        self._deadlines.arm()
+        self._deadlines.arm(self._turn.now)
         return self._timers.next()
 
     patch.setattr(Service, "next_timeout", next_timeout)
@@ -132,7 +131,7 @@ def writes_of_the_second_round_are_lost(patch: Patch) -> None:
     def make(before: Any) -> Any:
         def drive(self: Any) -> None:
             if self._turn.events:
-                self._turn.writes.clear()
+                self._turn.step = None
             before(self)
 
         return drive
@@ -143,4 +142,13 @@ def writes_of_the_second_round_are_lost(patch: Patch) -> None:
 @plant
 def steps_have_the_number_of_their_first_round(patch: Patch) -> None:
     """When the engine is driven more than once in a step it counts as durable before its last writes are."""
-    patch.wrap(Turn, "step", lambda before: lambda self, number: before(self, number - (len(self.writes) > 1)))
+
+    def make(before: Any) -> Any:
+        def handle(self: Any, events: Any, now: int) -> Any:
+            step = before(self, events, now)
+            step.number -= len(step.writes) > 1
+            return step
+
+        return handle
+
+    patch.wrap(Service, "handle", make)

@@ -33,6 +33,7 @@ KEPT = (
     "engine.pools[].figures",
     "engine.pools[].ids",
     "engine.pools[].shares._finishes",
+    "service._deadlines._sooner",
     "service._deadlines.fresh",
     "service._results",
     "service._workers._groups",

@@ -6,6 +6,7 @@ import pytest
 
 from cronoq_sansio import outbox as outbox_module
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.errors import MAPPINGS, Code, GrpcStatus, Rejection
 from cronoq_sansio.service import budgets
@@ -103,7 +104,7 @@ def test_a_deadline_in_the_same_batch_as_the_answer_gives_one_answer():
     call = rig.call(m.Submit(spec(), False, None), deadline=2 * SECOND)
     rig.now += 2 * SECOND
     rig.handle(rig.commit(1), TimerFired())
-    assert rig.answer(call) == m.SubmitReply(1, False, None), "the commit came first"
+    assert rig.answer(call) == Submitted(1, False), "the commit came first"
     call = rig.call(m.Submit(spec(), False, None), deadline=2 * SECOND)
     rig.now += 2 * SECOND
     rig.handle(TimerFired(), rig.commit(1))

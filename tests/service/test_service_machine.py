@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.events import (
     CascadesHeld,
     CommitsResumed,
@@ -402,7 +403,7 @@ def check_answer(rig, action):
     result = message.result if isinstance(message, m.SubmitReply) else message
     if isinstance(result, m.TaskResult | m.TaskInfo) and result.status >= 6:
         assert rig.rows[result.task_id].state.status == result.status
-    if isinstance(message, m.CancelReply | m.SubmitReply):
+    if isinstance(message, m.CancelReply | Submitted | m.SubmitReply):
         assert rig.rows
     if isinstance(message, m.BatchReply):
         assert all(member.task_id in rig.rows for member in message.members)

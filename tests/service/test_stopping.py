@@ -58,7 +58,7 @@ def test_submits_in_the_batch_of_the_stop_are_answered_before_it_finishes():
     submit = m.Submit(spec(), False, None)
     rig.handle(rig.received(before, submit), m.StopRequested(SECOND), rig.received(after, submit))
     assert rig.answer(after).code is Code.UNAVAILABLE
-    assert kinds(rig.durable()) == ["SubmitReply", "StopFinished"]
+    assert kinds(rig.durable()) == ["Submitted", "StopFinished"]
 
 
 @pytest.mark.parametrize("leaves_first", [True, False])

@@ -17,6 +17,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from cronoq_sansio.clock import MILLISECOND, SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.engine.records import (
     EdgeResolved,
@@ -491,9 +492,9 @@ def _show_snapshot(reply: m.SnapshotReply) -> str:
 
 
 def _show_message(message: Any) -> str:
-    if isinstance(message, m.SubmitReply):
+    if isinstance(message, Submitted | m.SubmitReply):
         duplicate = " duplicate" if message.duplicate else ""
-        result = f" result: {_show_result(message.result)}" if message.result else ""
+        result = f" result: {_show_result(message.result)}" if isinstance(message, m.SubmitReply) else ""
         return f"Submitted id={message.task_id}{duplicate}{result}"
     if isinstance(message, m.BatchReply):
         members = [f"{member.task_id}{' duplicate' if member.duplicate else ''}" for member in message.members]

@@ -91,8 +91,8 @@ def endless(node):
 
 
 RIGHT = [
-    (nothing, submit(KEYED), m.SubmitReply(1, True, None)),
-    (nothing, submit(spec()), m.SubmitReply(2, False, None)),
+    (nothing, submit(KEYED), Submitted(1, True)),
+    (nothing, submit(spec()), Submitted(2, False)),
     (ends, submit(KEYED, wait=True), m.SubmitReply(1, True, RESULT)),
     (nothing, m.SubmitBatch((KEYED, spec())), m.BatchReply((Submitted(1, True), Submitted(2, False)))),
     (cancels, m.Cancel(1), m.CancelReply(True)),
@@ -117,16 +117,16 @@ def test_right_answers_pass(node, before, request_, message):
 
 
 WRONG = [
-    ("an acknowledged task is not durable", nothing, submit(spec()), m.SubmitReply(9, False, None)),
+    ("an acknowledged task is not durable", nothing, submit(spec()), Submitted(9, False)),
     (
         "a duplicate is of a task that does not have its key",
         nothing,
         submit(spec(key="j")),
-        m.SubmitReply(1, True, None),
+        Submitted(1, True),
     ),
-    ("a duplicate is of a task that does not have its key", nothing, submit(spec()), m.SubmitReply(2, True, None)),
-    ("another task was stored than was submitted", nothing, submit(spec(priority=0)), m.SubmitReply(2, False, None)),
-    ("a submit is answered with a result exactly", nothing, submit(KEYED, wait=True), m.SubmitReply(1, True, None)),
+    ("a duplicate is of a task that does not have its key", nothing, submit(spec()), Submitted(2, True)),
+    ("another task was stored than was submitted", nothing, submit(spec(priority=0)), Submitted(2, False)),
+    ("a submit is answered with a result exactly", nothing, submit(KEYED, wait=True), Submitted(1, True)),
     ("a submit is answered with a result exactly", ends, submit(KEYED), m.SubmitReply(1, True, RESULT)),
     ("the result of another task", ends, submit(spec(), wait=True), m.SubmitReply(2, False, RESULT)),
     ("an end that was told is not durable", nothing, submit(KEYED, wait=True), m.SubmitReply(1, True, RESULT)),
@@ -164,7 +164,7 @@ WRONG = [
         mr.AddRecurring(replace(SCHEDULE, tz="Mars/Base")),
         mr.RecurringAddedReply(),
     ),
-    ("can never run", endless, submit(NEVER), m.SubmitReply(10, False, None)),
+    ("can never run", endless, submit(NEVER), Submitted(10, False)),
     (
         "an output is said to be there",
         cancels,
@@ -274,17 +274,17 @@ class TestCalls:
             told(node, m.Get(1), INFO)
 
     def test_a_task_is_made_once(self, node):
-        told(node, submit(spec()), m.SubmitReply(2, False, None))
+        told(node, submit(spec()), Submitted(2, False))
         with pytest.raises(Violation, match="two submissions"):
-            told(node, submit(spec()), m.SubmitReply(2, False, None))
+            told(node, submit(spec()), Submitted(2, False))
 
     def test_what_is_forgotten_has_no_duplicates(self, node):
         ends(node)
         node.world.now += node.settings.limits.key_retention - 1
-        told(node, submit(KEYED), m.SubmitReply(1, True, None))
+        told(node, submit(KEYED), Submitted(1, True))
         node.world.now += 1
         with pytest.raises(Violation, match="that is forgotten"):
-            told(node, submit(KEYED), m.SubmitReply(1, True, None))
+            told(node, submit(KEYED), Submitted(1, True))
 
     def test_a_whole_page_leaves_nothing_out(self, node):
         short = m.TaskPage((INFO,), 0)

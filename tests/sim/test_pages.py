@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.records import RecurringDeleted, RecurringStored
 from cronoq_sansio.engine.snapshot import RecurringView
 from cronoq_sansio.service import messages as m
@@ -56,7 +57,7 @@ class TestTasks:
         node = Node()
         submit, question = reads(node, m.Submit(spec(), False, None), request_)
         node.writes(new(1))
-        tell(node, submit, m.SubmitReply(1, False, None))
+        tell(node, submit, Submitted(1, False))
         if right:
             tell(node, question, page)
         else:
@@ -67,7 +68,7 @@ class TestTasks:
         node = Node()
         question, submit = reads(node, LIST, m.Submit(spec(), False, None))
         node.writes(new(1))
-        tell(node, submit, m.SubmitReply(1, False, None))
+        tell(node, submit, Submitted(1, False))
         tell(node, question, m.TaskPage((), 0))
 
     @pytest.mark.parametrize(("length", "right"), [(4_000, True), (4_090, False)])

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.engine.records import RecurringStored
 from cronoq_sansio.errors import Code, Rejection
@@ -71,7 +72,7 @@ class TestDoor:
         node.hears(m.StorePressure("slow"))
         ask = node.asked(submit())
         with wrong("let in that is to be refused"):
-            node.world.ledger.replied(node, ask, m.SubmitReply(1, False, None))
+            node.world.ledger.replied(node, ask, Submitted(1, False))
 
     def test_pressure_goes(self, node):
         node.hears(m.StorePressure("slow"), m.StorePressure(None))

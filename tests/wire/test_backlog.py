@@ -60,7 +60,7 @@ def ask(peer: Peer, message: Message, path: str = WAIT) -> int:
 WEIGHTS: list[tuple[Message | bytes, int]] = [
     (result(5_000), 5_000),
     (TaskResult(1, 7, None, "", "m" * 70), 70),
-    (SubmitReply(1, False, None), 0),
+    (Submitted(1, False), 0),
     (SubmitReply(1, False, result(77)), 77),
     (CancelReply(True), 0),
     (info("m" * 100), 612),

@@ -6,13 +6,13 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import (
     CallEnded,
     CallReceived,
     Heartbeat,
     Registered,
-    SubmitReply,
     WorkerConnected,
     WorkerGone,
     WorkerSent,
@@ -159,7 +159,7 @@ class Run:
             if isinstance(event, CallReceived):
                 self.told.append(("call", self.number(event.call), event.request, event.deadline))
                 if self.answers:
-                    event.call.sink.reply(SubmitReply(1, False, None))  # type: ignore[attr-defined]
+                    event.call.sink.reply(Submitted(1, False))  # type: ignore[attr-defined]
             elif isinstance(event, CallEnded):
                 self.told.append(("ended", self.number(event.call)))
             elif isinstance(event, WorkerConnected):

@@ -8,6 +8,7 @@ import pytest
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.service.messages import (
     AbortLease,
     CallEnded,
@@ -452,7 +453,7 @@ def test_a_call_that_waits_for_its_answer_is_not_a_stall() -> None:
         peer.timer(SECOND)
         peer.client.ping(b"8 bytes.")
         assert peer.exchange() == []
-    event.call.sink.reply(SubmitReply(1, False, None))
+    event.call.sink.reply(Submitted(1, False))
     peer.exchange()
     assert peer.streams[stream_id].status == 0
 

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.errors import Code, GrpcStatus, Rejection
 from cronoq_sansio.service.access import Principal
 from cronoq_sansio.service.messages import (
@@ -58,7 +59,7 @@ def test_a_call_and_its_reply() -> None:
 def test_a_reply_has_headers_one_message_and_trailers() -> None:
     peer = Peer()
     stream_id = peer.call(pb.SubmitRequest(task=pb.TaskSpec()))
-    one_call(peer).call.sink.reply(SubmitReply(7, True, None))  # type: ignore[attr-defined]
+    one_call(peer).call.sink.reply(Submitted(7, True))  # type: ignore[attr-defined]
     peer.exchange()
     seen = peer.streams[stream_id]
     assert seen.headers == {":status": "200", "content-type": "application/grpc"}
@@ -72,7 +73,7 @@ def test_calls_share_a_read_and_are_answered_in_any_order() -> None:
     events = peer.exchange()
     assert [event.request.spec.key for event in events] == [str(number) for number in range(20)]
     for number, event in reversed(list(enumerate(events))):
-        event.call.sink.reply(SubmitReply(number + 1, False, None))
+        event.call.sink.reply(Submitted(number + 1, False))
     peer.exchange()
     found = [pb.SubmitResponse.FromString(peer.streams[stream_id].messages()[0]).id for stream_id in ids]
     assert found == list(range(1, 21))
@@ -345,7 +346,7 @@ def test_a_reset_ends_the_call() -> None:
     call = one_call(peer).call
     peer.client.reset_stream(stream_id, 8)
     assert peer.exchange() == [CallEnded(call)]
-    call.sink.reply(SubmitReply(1, False, None))  # type: ignore[attr-defined]
+    call.sink.reply(Submitted(1, False))  # type: ignore[attr-defined]
     assert not peer.server.wants_write()
 
 
@@ -362,7 +363,7 @@ def test_a_reset_after_the_reply_was_decided_says_nothing() -> None:
     peer = Peer()
     stream_id = peer.call(pb.SubmitRequest(task=pb.TaskSpec()))
     call = one_call(peer).call
-    call.sink.reply(SubmitReply(1, False, None))  # type: ignore[attr-defined]
+    call.sink.reply(Submitted(1, False))  # type: ignore[attr-defined]
     peer.client.reset_stream(stream_id, 8)
     assert peer.server.receive(peer.client.data_to_send(), peer.now) == []
     assert peer.server.take(1 << 20) == b""
@@ -372,9 +373,9 @@ def test_only_the_first_answer_counts() -> None:
     peer = Peer()
     stream_id = peer.call(pb.SubmitRequest(task=pb.TaskSpec()))
     sink: Any = one_call(peer).call.sink
-    sink.reply(SubmitReply(1, False, None))
+    sink.reply(Submitted(1, False))
     sink.reject(Rejection(Code.INTERNAL, "no"))
-    sink.reply(SubmitReply(2, False, None))
+    sink.reply(Submitted(2, False))
     peer.exchange()
     sink.reject(Rejection(Code.INTERNAL, "no"))
     peer.exchange()
@@ -387,7 +388,7 @@ def test_a_lost_connection_ends_every_call() -> None:
     for _ in range(3):
         peer.call(pb.SubmitRequest(task=pb.TaskSpec()))
     events = peer.exchange()
-    events[1].call.sink.reply(SubmitReply(1, False, None))
+    events[1].call.sink.reply(Submitted(1, False))
     ended = peer.server.receive_eof(peer.now)
     assert ended == [CallEnded(events[0].call), CallEnded(events[2].call)]
     assert peer.server.closed and peer.server.receive_eof(peer.now) == []
@@ -411,7 +412,7 @@ def test_the_end_of_a_term_answers_every_call() -> None:
     peer.server.refuse_open(Rejection(Code.UNAVAILABLE, "the term has ended"), Shutdown("bye", True))
     assert peer.exchange() == []
     assert peer.streams[whole].status == UNAVAILABLE
-    call.sink.reply(SubmitReply(1, False, None))  # type: ignore[attr-defined]
+    call.sink.reply(Submitted(1, False))  # type: ignore[attr-defined]
     peer.data(half, EMPTY, end=True)  # nobody has heard of this one: the next term answers it
     one_call(peer)
 

@@ -10,10 +10,11 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.errors import GrpcStatus
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import CallEnded as GivenUp
-from cronoq_sansio.service.messages import CallReceived, SubmitReply
+from cronoq_sansio.service.messages import CallReceived
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.client_call import CallEnded
@@ -48,7 +49,7 @@ class Play:
         if self.open:
             key = self.open.pop(self.draw.randrange(len(self.open)))
             self.answered.add(key)
-            self.taken[key].call.sink.reply(SubmitReply(int(key) + 1, False, None))
+            self.taken[key].call.sink.reply(Submitted(int(key) + 1, False))
 
     def carry_there(self) -> None:
         self.there += self.client.take(self.draw.choice(PIECES))

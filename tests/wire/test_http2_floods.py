@@ -7,7 +7,7 @@ import pytest
 
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.service.messages import SubmitReply
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.wire import pb, peer_limits
 from cronoq_sansio.wire.http2_events import Failed, Request, Reset
 from cronoq_sansio.wire.http2_server import Http2Server
@@ -466,7 +466,7 @@ def test_a_tiny_window_of_the_connection_gives_closed_streams_no_turn() -> None:
     for _ in range(20):
         peer.call(pb.SubmitRequest(task=pb.TaskSpec(), wait=True))
     for event in peer.exchange():
-        event.call.sink.reply(SubmitReply(1, False, None))
+        event.call.sink.reply(Submitted(1, False))
     peer.exchange()
     assert len(peer.server._blocked) == 20
     peer.server.receive(update(0, 1), peer.now)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.limits import MAX_CLOSED_STREAMS, RESET_RATE
 from cronoq_sansio.service.access import authenticate
 from cronoq_sansio.service.messages import CallReceived, SubmitReply, TaskResult
@@ -73,7 +74,7 @@ def run(server: GrpcServer, calls: int) -> tuple[int, int]:
             for event in server.receive(data, now):
                 if isinstance(event, CallReceived):
                     received += 1
-                    event.call.sink.reply(SubmitReply(received, False, None))
+                    event.call.sink.reply(Submitted(received, False))
             assert server.take_events() == []
             written = server.take(1 << 20)
             if number == calls // AT_ONCE // 10:
@@ -114,7 +115,7 @@ def test_500_parallel_calls_over_a_limit_of_100() -> None:
         while waiting and peer.client.open_outbound_streams < peer.client.remote_settings.max_concurrent_streams:
             peer.call(waiting.pop())
         for event in reversed(peer.exchange()):
-            event.call.sink.reply(SubmitReply(len(answered) + 1, False, None))
+            event.call.sink.reply(Submitted(len(answered) + 1, False))
             answered[event.call.sink.id] = len(answered) + 1
         peer.exchange()
     assert len(answered) == 500 and not peer.server.closed
@@ -189,7 +190,7 @@ def after_calls(calls: int) -> GrpcServer:
     for stream_id in range(1, 2 * calls, 2):
         head = raw.frame(raw.HEADERS, raw.END_HEADERS, stream_id, BLOCKS[1])
         for event in server.receive(head + raw.frame(raw.DATA, raw.END_STREAM, stream_id, MESSAGE), START):
-            event.call.sink.reply(SubmitReply(1, False, None))  # type: ignore[union-attr]
+            event.call.sink.reply(Submitted(1, False))  # type: ignore[union-attr]
         assert server.take_events() == []
     server.take(1 << 20)
     return server

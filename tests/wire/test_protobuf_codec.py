@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.figures import PoolFigures
 from cronoq_sansio.engine.snapshot import EngineSnapshot, GroupSnapshot, PoolSnapshot, Totals
 from cronoq_sansio.errors import Code, Rejection
@@ -234,7 +235,7 @@ def encoded(name: str, reply: Any) -> bytes:
 
 
 def test_submit_replies() -> None:
-    assert pb.SubmitResponse.FromString(encoded("Tasks.Submit", SubmitReply(5, True, None))) == pb.SubmitResponse(
+    assert pb.SubmitResponse.FromString(encoded("Tasks.Submit", Submitted(5, True))) == pb.SubmitResponse(
         id=5, duplicate=True
     )
     result = TaskResult(5, 6, b"", "text/plain", "")

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.service.messages import CancelReply, Complete, Submit, SubmitReply
+from cronoq_sansio.service.messages import CancelReply, Complete, Submit
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb, protobuf_bytes
 from cronoq_sansio.wire.framing import frame
@@ -116,12 +117,9 @@ def test_numbers_are_written_as_the_library_writes_them(number: int) -> None:
     field = pb.Complete(lease=number).SerializeToString()
     assert field == (b"\x08" + protobuf_bytes.varint(number) if number else b"")
     message = pb.SubmitResponse(id=number).SerializeToString()
-    assert encode_submit(SubmitReply(number, False, None)) == message
-    assert write_submit(SubmitReply(number, False, None)) == frame(message)
-    assert (
-        encode_submit(SubmitReply(number, True, None))
-        == pb.SubmitResponse(id=number, duplicate=True).SerializeToString()
-    )
+    assert encode_submit(Submitted(number, False)) == message
+    assert write_submit(Submitted(number, False)) == frame(message)
+    assert encode_submit(Submitted(number, True)) == pb.SubmitResponse(id=number, duplicate=True).SerializeToString()
 
 
 @given(st.binary(max_size=40), st.binary(max_size=300), st.booleans())

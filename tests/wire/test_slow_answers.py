@@ -4,6 +4,7 @@ import pytest
 
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import AbortLease, StatusEvent, SubmitReply, TaskResult, WorkerGone
 from cronoq_sansio.wire import pb, peer_limits
@@ -117,7 +118,7 @@ def test_a_call_that_waited_for_long_has_the_whole_time_for_its_answer() -> None
         peer.exchange()
     peer.data(stream_id, body[2_900:], end=True)
     (event,) = peer.exchange()
-    event.call.sink.reply(SubmitReply(1, False, None))
+    event.call.sink.reply(Submitted(1, False))
     peer.exchange()
     assert drain(peer, [stream_id], 0) in range(30, 51)
 

@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
-from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.engine.actions import Step, Submitted
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import (
     EdgeResolved,
@@ -241,7 +241,8 @@ WRITES: dict[type, Callable[[Any], Any]] = {
 
 #: Of messages that are long, or that hold bytes; all others are taken whole.
 MESSAGES: dict[type, Callable[[Any], Any]] = {
-    SubmitReply: lambda reply: (reply.task_id, reply.duplicate, reply.result and message_words(reply.result)),
+    Submitted: lambda reply: (reply.task_id, reply.duplicate, None),
+    SubmitReply: lambda reply: (reply.task_id, reply.duplicate, message_words(reply.result)),
     BatchReply: lambda reply: [(member.task_id, member.duplicate) for member in reply.members],
     TaskResult: lambda result: (
         *(result.task_id, result.status, result.content_type, result.message),

@@ -215,8 +215,7 @@ class Calls:
         outcome = answer.outcome
         if type(outcome) is Submitted:
             if call.wait is None:
-                reply = SubmitReply(outcome.task_id, outcome.duplicate, None)
-                self._turn.once_durable.append(Reply(call, reply, answer.after))
+                self._turn.once_durable.append(Reply(call, outcome, answer.after))
             else:
                 self.submitted.append((call, answer))
         elif type(outcome) is BatchOutcome:

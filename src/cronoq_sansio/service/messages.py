@@ -156,11 +156,11 @@ class TaskResult:
 
 @value
 class SubmitReply:
-    """Answer to `Submit`; `result` only when it waited."""
+    """Answer to a `Submit` that waited. Any other gets the engine's `Submitted` as it is."""
 
     task_id: int
     duplicate: bool
-    result: TaskResult | None
+    result: TaskResult
 
 
 @value
@@ -240,7 +240,8 @@ class SnapshotReply:
 
 
 Message = (
-    SubmitReply
+    Submitted
+    | SubmitReply
     | BatchReply
     | CancelReply
     | TaskInfo

@@ -90,7 +90,7 @@ def _result(result: TaskResult) -> int:
 
 
 def _submitted(reply: SubmitReply) -> int:
-    return 0 if reply.result is None else _result(reply.result)
+    return _result(reply.result)
 
 
 def _info(task: TaskInfo) -> int:

@@ -11,6 +11,7 @@ from typing import Any
 from google.protobuf.message import DecodeError
 
 from cronoq_sansio.checks import check_text, duration, invalid, undecodable
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MAX_RECALLED, MESSAGE_HEADROOM
@@ -266,20 +267,20 @@ def _decode_ref(ref: pb.TaskRef, limits: LimitSettings) -> TaskRef | Rejection:
 
 def encode_submit(reply: Message) -> bytes:
     """`SubmitResponse`."""
-    assert isinstance(reply, SubmitReply)
+    assert isinstance(reply, Submitted | SubmitReply)
     return write_submit(reply)[PREFIX_SIZE:]
 
 
-def write_submit(reply: SubmitReply) -> bytes:
+def write_submit(reply: Submitted | SubmitReply) -> bytes:
     """`SubmitResponse`, as `Route.write`. Most have an id alone, and ids that follow each other differ in one byte."""
     number = reply.task_id
-    if reply.result is None and not reply.duplicate and number >= 0x80:
+    if type(reply) is Submitted and not reply.duplicate and number >= 0x80:
         around = _around.get(number >> 7)
         if around is None:
             around = _write_around(number)
         return around[0] + MORE[number & 0x7F] + around[1]
     message = pb.SubmitResponse(id=number, duplicate=reply.duplicate)
-    if reply.result is not None:
+    if type(reply) is SubmitReply:
         message.result.CopyFrom(_result(reply.result))
     return frame(message.SerializeToString())
 

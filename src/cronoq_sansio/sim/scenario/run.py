@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from cronoq_sansio.clock import SECOND, seconds
-from cronoq_sansio.engine.actions import OccurrenceDropped
+from cronoq_sansio.engine.actions import OccurrenceDropped, Submitted
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.limits import MAX_SCENARIO_EVENTS, MAX_SCENARIO_LIVE, MAX_SCENARIO_TASKS
@@ -28,7 +28,6 @@ from cronoq_sansio.service.messages import (
     SendLease,
     SendToWorker,
     Submit,
-    SubmitReply,
 )
 from cronoq_sansio.service.messages_recurring import LogDrop
 from cronoq_sansio.service.service import Service
@@ -240,7 +239,7 @@ class Run:
 
     def _answered(self, reply: Reply) -> None:
         message = reply.message
-        assert type(message) is SubmitReply
+        assert type(message) is Submitted
         live = self.count.live.get(message.task_id)
         if live is not None:
             sink: Any = reply.call.sink

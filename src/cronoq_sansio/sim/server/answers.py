@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.records import TaskInserted
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service import messages_recurring as mr
@@ -38,6 +39,7 @@ class Answers:
         self._pages = Pages(world, ledger)
         self.refusals = Refusals(world, ledger)
         self._replies: dict[type, Callable[[Node, Ask, Any], None]] = {
+            Submitted: self._submitted,
             m.SubmitReply: self._submitted,
             m.BatchReply: self._batch,
             m.CancelReply: self._cancelled,
@@ -58,10 +60,10 @@ class Answers:
 
     # --- submissions
 
-    def _submitted(self, node: "Node", ask: "Ask", reply: m.SubmitReply) -> None:
+    def _submitted(self, node: "Node", ask: "Ask", reply: Submitted | m.SubmitReply) -> None:
         self._member(node, ask, reply.task_id, ask.request.spec, duplicate=reply.duplicate)
         ask.made = reply.task_id
-        result = reply.result
+        result = reply.result if type(reply) is m.SubmitReply else None
         if (result is not None) != ask.request.wait:
             raise fault("a submit is answered with a result exactly when it waits for one", ask, reply)
         if result is not None:

@@ -41,7 +41,6 @@ from cronoq_sansio.service.messages import (
     FindTask,
     Get,
     ListTasks,
-    Reply,
     Request,
     StoreAnswered,
     StoredPage,
@@ -208,16 +207,14 @@ class Calls:
     # --- actions of the engine
 
     def answered(self, answer: Answer) -> None:
-        """The engine answered a Submit, a batch, a Cancel or a change of a schedule."""
-        call: Call = answer.request  # type: ignore[assignment]  # the engine gives it back as it was
+        """The engine answered a Submit that waits, or is refused, a batch, a Cancel or a change of a schedule."""
+        call = answer.request
+        assert isinstance(call, Call)
         if not call.open:
             return
         outcome = answer.outcome
         if type(outcome) is Submitted:
-            if call.wait is None:
-                self._turn.once_durable.append(Reply(call, outcome, answer.after))
-            else:
-                self.submitted.append((call, answer))
+            self.submitted.append((call, answer))
         elif type(outcome) is BatchOutcome:
             self._turn.reply(call, BatchReply(outcome.members), answer.after)
         elif type(outcome) is CancelOutcome:

@@ -13,7 +13,7 @@ than the server's own, which is the same for all that came at one time: only wha
 from enum import Enum
 
 from cronoq_sansio.clock import seconds
-from cronoq_sansio.engine.timers import Timer, TimerHeap
+from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import Call
 from cronoq_sansio.settings import LimitSettings
@@ -94,10 +94,8 @@ class Deadlines:
 
     def cancel(self, call: Call) -> None:
         """The call is over."""
-        timer = call.timer
-        if timer is not None:
-            assert isinstance(timer, Timer)
-            self._timers.cancel(timer)
+        if call.timer is not None:
+            self._timers.cancel(call.timer)
             call.timer = None
 
     def rejection(self, cause: Cause, task_id: int, *, unstored: str = "") -> Rejection:

@@ -24,6 +24,7 @@ from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.task import Lease
+    from cronoq_sansio.engine.timers import Timer
     from cronoq_sansio.service.access import Principal
     from cronoq_sansio.service.budgets import Budget
 
@@ -45,7 +46,7 @@ class Call:
         self.sink = sink
         self.open = True
         self.budget: Budget | None = None
-        self.timer: object = None
+        self.timer: Timer[object] | None = None
         self.wait: object = None
 
 

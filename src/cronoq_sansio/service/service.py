@@ -13,7 +13,17 @@ timer heap: no task, channel or cancel scope exists per call.
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from cronoq_sansio.engine.actions import Abort, Answer, AtOnce, Dispatch, OccurrenceDropped, Step, TaskEnded, TaskMoved
+from cronoq_sansio.engine.actions import (
+    Abort,
+    Answer,
+    AtOnce,
+    Dispatch,
+    OccurrenceDropped,
+    Step,
+    Submitted,
+    TaskEnded,
+    TaskMoved,
+)
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import (
     CascadesHeld,
@@ -230,6 +240,7 @@ class Service:
     def _drive(self) -> None:
         """Give the engine what has piled up and route what it answers, until nothing is left."""
         turn, calls = self._turn, self._calls
+        action: Any
         for _ in ROUNDS:
             if not turn.events:
                 return
@@ -243,13 +254,17 @@ class Service:
             for action in step.once_durable:
                 kind = type(action)
                 if kind is Answer:
-                    calls.answered(action)  # type: ignore[arg-type]
+                    call, outcome = action.request, action.outcome
+                    if type(outcome) is Submitted and call.wait is None and call.open:  # nearly always: told as it is
+                        turn.once_durable.append(Reply(call, outcome, action.after))
+                    else:
+                        calls.answered(action)
                 elif kind is Dispatch:
-                    self._workers.dispatches.append(action)  # type: ignore[arg-type]
+                    self._workers.dispatches.append(action)
                 elif kind is TaskEnded:
-                    self._results.add(action)  # type: ignore[arg-type]
-                    calls.task_ended(action)  # type: ignore[arg-type]
-                    self._watches.ended(action)  # type: ignore[arg-type]
+                    self._results.add(action)
+                    calls.task_ended(action)
+                    self._watches.ended(action)
                 else:
                     assert type(action) is TaskMoved
                     self._watches.moved(action)

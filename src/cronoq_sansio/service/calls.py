@@ -104,6 +104,7 @@ class Calls:
         self._budgets = budgets = Budgets(settings.limits)
         self._for_requests = budgets.request
         self._fresh = deadlines.fresh  # never replaced
+        self._volatile = volatile
         self._methods: dict[type, Callable[[Call, Request], None]] = {
             Submit: self._submit,
             SubmitBatch: self._submit_batch,
@@ -130,7 +131,8 @@ class Calls:
             if budget.open < budget.limit:  # the same as below, for nearly every call
                 call.budget = budget
                 budget.open += 1
-                self._fresh.append(call)
+                if not self._volatile:  # such a store holds no answer back: the call is over when its step is
+                    self._fresh.append(call)
                 self._turn.events.append(TaskSubmitted(call, request.spec))
                 return
         turn = self._turn

@@ -8,6 +8,7 @@ A call has one timer, for whichever comes first. It stays set while the reply is
 its answer in time, and the held reply is dropped. Most calls are answered in the very step that brings them, so a
 timer is only set for those that are still open when the service is next looked at (`arm`), and most have no other bound
 than the server's own, which is the same for all that came at one time: only what differs from it is kept (`_sooner`).
+With a volatile store a Submit that does not wait is never left open, and gets no timer.
 """
 
 from enum import Enum

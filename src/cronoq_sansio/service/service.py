@@ -85,7 +85,11 @@ class Service:
     """All calls and worker streams of one term, over the engine of that term."""
 
     def __init__(self, engine: Engine, settings: Settings, now: int, *, volatile: bool = False) -> None:
-        """`volatile`: the store forgets finished tasks, so that listings show those which the caches remember."""
+        """`volatile`: the store forgets finished tasks, so that listings show those which the caches remember.
+
+        The outbox around it is to be told the same: it then holds nothing back, and a Submit that does not wait is over
+        when its step is, without a bound on its time.
+        """
         self.engine = engine
         self._turn = turn = Turn(now)
         self._timers: TimerHeap[object] = TimerHeap()

@@ -122,10 +122,8 @@ class Watches:
         self._moves = Filters()
         self._moving = 0
         """How many want every transition."""
-        self._told = False
-        """The engine knows that there are such."""
         self.unsettled = False
-        """One of these has gone, and `settle` has not looked since."""
+        """One of these has come or gone, and the engine may not know it yet: `settle` is to be called."""
         self._full_at = turn.now
         """When the bucket of deliveries is full again; the further ahead, the less is in it."""
 
@@ -145,6 +143,7 @@ class Watches:
         if request.all_transitions:
             self._moves.add(call, request)
             self._moving += 1
+            self.unsettled = True
             self.settle()
         self._turn.at_once.append(StartEvents(call, 0))
 
@@ -166,13 +165,12 @@ class Watches:
     def settle(self) -> None:
         """Tell the engine when the first one that wants transitions has come, or the last one has gone.
 
-        Calls are closed outside of steps too, so `unsettled` is looked at in every step.
+        Calls are closed outside of steps too, so `unsettled` is looked at in every step, until the engine knows.
         """
-        self.unsettled = False
-        watched = self._moving > 0
-        if watched != self._told:
-            self._told = watched
-            self._turn.events.append(TransitionsWatched(watched))
+        if self._engine.watched != (self._moving > 0):
+            self._turn.events.append(TransitionsWatched(self._moving > 0))
+        elif not self._turn.events:  # none is on its way that says otherwise
+            self.unsettled = False
 
     def moved(self, moved: TaskMoved) -> None:
         """A live task reached a status."""

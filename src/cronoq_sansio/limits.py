@@ -21,8 +21,9 @@ MAX_SCHEDULE_NAME = 256  #: spec
 MAX_CRON = 256  #: spec; characters of a cron expression
 MAX_TIME_ZONE = 64  #: spec
 
-MAX_RECALLED = 1_024  #: encoded tasks without payload and key, ends of leases, and the like, that are remembered …
+MAX_RECALLED = 1_024  #: encoded tasks without payload and key, and ends of leases, that are remembered …
 MAX_RECALLED_SIZE = 512  #: … and their bytes: 2 MiB in all with what Python adds, 12 if each names 80 dependencies
+MAX_RECALLED_ANSWERS = 16  #: to Submit, by the id without its last 7 bits: ids follow each other, one or two are in use
 
 # --- credentials
 

@@ -14,7 +14,7 @@ from cronoq_sansio.checks import check_text, duration, invalid, undecodable
 from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.snapshot import PoolSnapshot
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MAX_RECALLED, MESSAGE_HEADROOM
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MAX_RECALLED_ANSWERS, MESSAGE_HEADROOM
 from cronoq_sansio.service.access import METHOD_ROLES
 from cronoq_sansio.service.messages import (
     BatchReply,
@@ -289,7 +289,7 @@ def _write_around(number: int) -> tuple[bytes, bytes]:
     """What is before and behind the byte that has the last 7 bits of the id."""
     written = frame(bytes((tag(1, VARINT),)) + varint(number))  # `SubmitResponse.id`
     at = PREFIX_SIZE + 1
-    if len(_around) >= MAX_RECALLED:
+    if len(_around) >= MAX_RECALLED_ANSWERS:
         _around.clear()
     around = _around[number >> 7] = written[:at], written[at + 1 :]
     return around

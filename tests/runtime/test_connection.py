@@ -28,7 +28,9 @@ class FakeWire:
         self.owner: object = None
         self.out = bytearray()
         self.taken: list[int] = []
-        self.late: list[Any] = []
+        self.late_events: list[Any] = []
+        self.http2 = self
+        self.stalls = self
         self.due = NEVER
         self.fired: list[int] = []
         self.closed = False
@@ -60,7 +62,7 @@ class FakeWire:
         return [b"eof"]
 
     def take_events(self) -> list[Any]:
-        late, self.late = self.late, []
+        late, self.late_events = self.late_events, []
         return late
 
     def next_timeout(self) -> int | None:
@@ -76,6 +78,10 @@ class FakeWire:
         del self.out[:limit]
         self.taken.append(len(data))
         return data
+
+    @property
+    def unsent(self) -> int:
+        return len(self.out)
 
     def wants_write(self) -> bool:
         return bool(self.out)
@@ -294,7 +300,7 @@ async def test_events_that_arise_while_sending_are_handed_on(
     autojump_clock: MockClock, line: Line, lobby: FakeLobby
 ) -> None:
     lobby.answers = {b"late": b"more"}
-    line.machine.late = [b"late"]
+    line.machine.late_events = [b"late"]
     line.machine.out += b"x"
     assert await line.exchange(b"a\n") == b"xmore"
 

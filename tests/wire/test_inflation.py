@@ -127,7 +127,7 @@ def test_a_large_one_takes_turns_and_others_are_served_in_between(machine: MakeH
     if apart:
         peer.data(stream_id, b"", end=True)
         first += peer.exchange()
-    assert first == [] and peer.server.due == peer.server.next_timeout() == peer.now
+    assert first == [] and peer.server.stalls.due == peer.server.next_timeout() == peer.now
     peer.call(pb.GetRequest(task=pb.TaskRef(id=1)), GET)
     assert len(peer.exchange()) == 1, "a call that is not compressed does not wait"
     peer.events.clear()

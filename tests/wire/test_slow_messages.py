@@ -238,4 +238,4 @@ def test_deadlines_that_are_far_away_or_many_keep_nothing() -> None:
     peer.exchange()
     assert peer.server._streams == {}
     peer.timer(200 * SECOND)
-    assert peer.server._stalls.due > peer.now
+    assert peer.server.stalls.due > peer.now

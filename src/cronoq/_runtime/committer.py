@@ -94,17 +94,21 @@ class Committer:
 
     # --- the driver's side
 
-    def add(self, number: int, writes: Iterable[Record]) -> None:
-        """Append the writes of step `number` to the next transaction that has room for them; a memory has them now."""
+    def add(self, number: int, writes: Iterable[Record]) -> bool:
+        """Append the writes of step `number` to the next transaction that has room for them; then `kick` is due.
+
+        False: a memory has them now.
+        """
         if self._memory is not None:
             self._memory.apply(writes)
             self.figures.applied += 1
-            return
+            return False
         batch = self._queue[-1]
         if batch.rows >= limits.MAX_COMMIT_ROWS:
             batch = Batch()
             self._queue.append(batch)
         batch.add(number, writes)
+        return True
 
     def kick(self) -> None:
         """Write what has been added, unless a transaction is in flight. Called after the answers of a read went out."""

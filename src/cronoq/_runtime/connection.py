@@ -43,6 +43,8 @@ _LARGE = 4 * MIN_READ  #: a read that may be worth a look at what of it was usel
 
 _USEFUL = (CallReceived, WorkerSent)
 
+NOTHING: list[Any] = []  #: no events; nobody adds to it
+
 
 class Gone:
     """In the place of a connection that is over, for whoever has something to say on one of its streams."""
@@ -168,14 +170,14 @@ class Connection:
     def flush(self) -> list[Any]:
         """Write what the machine has, unless a write is under way; returns the events that arose while sending."""
         if self._failed:
-            return []
+            return NOTHING
         try:
             if self._writer is None:
                 self._write()
-            return self._machine.take_events()
+            return self._machine.take_events() if self._machine.late_events else NOTHING
         except Exception as error:
             self.fail(error)
-            return []
+            return NOTHING
         finally:
             self._rearm()
 
@@ -235,12 +237,13 @@ class Connection:
     async def _converse(self) -> None:
         """Read and keep the machine's time until the connection is to be closed."""
         machine, transport, received = self._machine, self._transport, self._received
+        http2 = machine.http2
         self._pass_on(self.flush())
         while not self._failed and not machine.closed:
             due = machine.next_timeout()
             self._armed = min(self._leave_at, NEVER if due is None else due)
             with trio.CancelScope(deadline=self._clock.deadline(self._armed)) as self._scope:
-                while not machine.closed:
+                while not http2.closed:
                     if transport.unsent and self._writer is None:
                         self._write_later(b"")  # what TLS itself has to say
                     await transport.wait_readable()
@@ -269,7 +272,7 @@ class Connection:
                 self._lobby.handle(self, events, now)
             finally:
                 self.touched = False
-        if machine.wants_write():
+        if machine.http2.unsent or machine.wants_write():
             arisen = self.flush()
             if arisen:
                 self._pass_on(arisen)
@@ -325,8 +328,11 @@ class Connection:
             self._lobby.exceeded(limit, self.peer)
 
     def _rearm(self) -> None:
-        """Bring the alarm forward when a timeout before it was set."""
-        due = self._machine.due
+        """Bring the alarm forward when a timeout before it was set, of HTTP/2 or for what a peer keeps waiting."""
+        machine = self._machine
+        due = machine.http2.due
+        if machine.stalls.due < due:
+            due = machine.stalls.due
         if due > self._leave_at:
             due = self._leave_at
         if due < self._armed:

@@ -96,13 +96,14 @@ class Driver:
             now = self._clock.now()
         outbox, performer, committer = self.outbox, self._performer, self.committer
         self._busy = True
+        added = False
         begun = perf_counter_ns()
         try:
             while True:
                 batch = events
                 step = outbox.handle(batch, now)
-                if step.writes:
-                    committer.add(step.number, step.writes)
+                if step.writes and committer.add(step.number, step.writes):
+                    added = True
                 if step.at_once:
                     performer.perform(step.at_once)
                 events = self._arisen
@@ -120,7 +121,8 @@ class Driver:
             raise self._broken(error, events) from error
         finally:
             self._busy = False
-        committer.kick()
+        if added:
+            committer.kick()
         due = outbox.next_timeout()
         if due is not None and due < self._armed:
             self._pull(due)

@@ -11,6 +11,7 @@ that did not happen are logged too, see `drop_log.py`.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cronoq._runtime.connection import NOTHING
 from cronoq._runtime.drop_log import DropLog
 from cronoq._runtime.worker_log import WorkerLog
 from cronoq_sansio.engine.events import Labels
@@ -37,8 +38,6 @@ from cronoq_sansio.service.worker_session import Session
 if TYPE_CHECKING:
     from cronoq._runtime.connection import Connection
     from cronoq._runtime.lobby import Lobby
-
-_NOTHING: list[Any] = []  #: nobody adds to it
 
 
 class Performer:
@@ -131,7 +130,7 @@ class Performer:
         """Write each touched connection once; returns the events that arose while sending."""
         touched = self._touched
         if not touched:
-            return _NOTHING
+            return NOTHING
         self._touched = []
         events: list[Any] = []
         for connection in touched:

@@ -135,10 +135,15 @@ class Service:
             LookupsDue: lambda _due: calls.ask_on(),
             GraceOver: lambda _due: None,  # `Stopping.advance` looks at the time in every step
         }
-        self._released: dict[type, Callable[[Any], bool]] = {
+        self._released = self._checks()
+
+    def _checks(self) -> dict[type, Callable[[Any], bool]]:
+        """Of what is no end of a call: whether it still makes sense when it is released."""
+        calls = self._calls
+        return {
             StartEvents: lambda action: bool(action.call.open),
             SendEvent: _somebody_watches,
-            SendLease: workers.send,
+            SendLease: self._workers.send,
             SendToWorker: lambda action: bool(action.stream.open),
             CloseWorker: self._close_stream,
             ReadStore: lambda action: calls.asks(action.query.number),
@@ -214,7 +219,8 @@ class Service:
         """When `handle([TimerFired()], …)` is due."""
         if self._deadlines.fresh:
             self._deadlines.arm(self._turn.now)
-        own, engines = self._timers.next(), self.engine.next_timeout()
+        engines = self.engine.next_timeout()
+        own = self._timers.next() if self._timers.heap else None
         if own is None or (engines is not None and engines < own):
             return engines
         return own

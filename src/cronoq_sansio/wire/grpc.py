@@ -98,7 +98,8 @@ class GrpcServer(GrpcOutput):
         """Calls that were recognised whole and are not answered."""
         self._streams: dict[int, GrpcStream] = {}
         """Every other stream until its trailers are out or it was reset, oldest first."""
-        self._late_events: list[ServiceEvent] = []
+        self.late_events: list[ServiceEvent] = []
+        """For `take_events`."""
         self._given_up = False
         """The peer was refused too often: what else came with that is not looked at."""
         self._refusals = Bucket(fixed.REFUSED_BURST, fixed.REFUSED_RATE)
@@ -154,7 +155,7 @@ class GrpcServer(GrpcOutput):
 
     def take_events(self) -> list[ServiceEvent]:
         """What happened while something was being sent."""
-        events, self._late_events = self._late_events, []
+        events, self.late_events = self.late_events, []
         return events
 
     def _on_whole(self, whole: http2.Whole, events: list[ServiceEvent]) -> None:
@@ -196,14 +197,14 @@ class GrpcServer(GrpcOutput):
         if event.ended:
             self._on_remote_end(stream, events)
         elif stream.deadline is not None:
-            self._stalls.expect(stream.deadline)
+            self.stalls.expect(stream.deadline)
 
     def _open(self, stream_id: int, admitted: Admitted, events: list[ServiceEvent]) -> GrpcStream:
         """A call, or a stream, of which anything is still to come, or to be looked at."""
         stream = GrpcStream(self, stream_id, admitted.route, admitted.principal)
         stream.gzip = admitted.gzip
         self._streams[stream_id] = stream
-        self._stalls.arm(self._now)
+        self.stalls.arm(self._now)
         if admitted.route.streaming:
             worker = stream.worker = WorkerStream(stream)
             events.append(WorkerConnected(worker, admitted.principal))
@@ -294,7 +295,7 @@ class GrpcServer(GrpcOutput):
     def _wait_to_inflate(self, stream: GrpcStream) -> None:
         stream.inflating = True
         self._inflating.append(stream)
-        self._stalls.urge(self._now)
+        self.stalls.urge(self._now)
 
     def _take_part(self, stream: GrpcStream, found: list[bytes | Rejection]) -> None:
         reader = stream.reader
@@ -313,7 +314,7 @@ class GrpcServer(GrpcOutput):
             stream.reader = stream.request = None
             self._fail(stream, _CROWDED)
             return
-        self._stalls.arm(self._now)
+        self.stalls.arm(self._now)
 
     def _take_from_worker(
         self, stream: GrpcStream, worker: WorkerStream, found: list[bytes | Rejection], events: list[ServiceEvent]
@@ -333,7 +334,7 @@ class GrpcServer(GrpcOutput):
             if stream.inflating and self._credit.crowded:
                 self._fail_stream(stream, _CROWDED, events)
                 return
-            self._stalls.arm(self._now)
+            self.stalls.arm(self._now)
 
     def _inflate(self, events: list[ServiceEvent]) -> None:
         """Go on with messages that wait to be inflated, as far as a portion goes."""
@@ -356,7 +357,7 @@ class GrpcServer(GrpcOutput):
                 self._take_from_worker(stream, stream.worker, found, events)
             if stream.ends and not stream.inflating:
                 self._on_remote_end(stream, events)
-        self._stalls.urge(self._now if waiting else NEVER)
+        self.stalls.urge(self._now if waiting else NEVER)
 
     def _on_remote_end(self, stream: GrpcStream, events: list[ServiceEvent]) -> None:
         reader = stream.reader
@@ -395,7 +396,7 @@ class GrpcServer(GrpcOutput):
             self._wait_to_inflate(stream)
         stream.ends = True
         if stream.deadline is not None:
-            self._stalls.expect(stream.deadline)
+            self.stalls.expect(stream.deadline)
         return True
 
     def _on_worker_end(self, stream: GrpcStream, incomplete: bool, events: list[ServiceEvent]) -> None:
@@ -428,7 +429,7 @@ class GrpcServer(GrpcOutput):
     def hold_credit(self, *, calls: bool, workers: bool) -> None:
         """Give no credit for more bytes of unary calls, or of worker streams, while True."""
         self._credit.hold(calls=calls, workers=workers)
-        self._stalls.arm(self._now)
+        self.stalls.arm(self._now)
 
     # --- out
 
@@ -460,15 +461,15 @@ class GrpcServer(GrpcOutput):
     def give_up(self, limit: PeerLimit) -> None:
         """The peer has exceeded a limit: it is told which, everything that is open ends, `closed`."""
         for event in self.http2.give_up(limit):
-            _HANDLERS[type(event)](self, event, self._late_events)
+            _HANDLERS[type(event)](self, event, self.late_events)
 
     def finish(self) -> None:
         """Last step: what is open ends as UNAVAILABLE, the peer learns which stream was the last; `closed`."""
         for stream in self._everybody():
             if stream.call is not None:
-                self._late_events.append(CallEnded(stream.call))
+                self.late_events.append(CallEnded(stream.call))
             if isinstance(stream, GrpcStream) and stream.worker is not None:
-                self._late_events.append(WorkerGone(stream.worker, _FINISHED.message))
+                self.late_events.append(WorkerGone(stream.worker, _FINISHED.message))
             stream.reject(_FINISHED)
         self.http2.finish()
 
@@ -498,12 +499,12 @@ class GrpcServer(GrpcOutput):
         """Reset a stream whose peer does not do its part."""
         self.exceeded.append(peer_limits.WORKER_BEHIND)
         self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
-        self._end_stream(stream, why, self._late_events)
+        self._end_stream(stream, why, self.late_events)
 
     def lose(self, stream: GrpcStream) -> None:
         """A watcher does not read; the stream ends."""
         if stream.call is not None:
-            self._late_events.append(CallEnded(stream.call))
+            self.late_events.append(CallEnded(stream.call))
 
     def forget(self, stream: GrpcStream) -> None:
         """The stream is over: its trailers are out, or it was reset."""
@@ -547,16 +548,10 @@ class GrpcServer(GrpcOutput):
 
     # --- time
 
-    @property
-    def due(self) -> int:
-        """Nothing is due before this: what `next_timeout` said last, or what came up since."""
-        due, stalls = self.http2.due, self._stalls.due
-        return due if due < stalls else stalls
-
     def next_timeout(self) -> int | None:
         """When `handle_timer` is due; None = never. Late calls are noticed: see http2.py."""
         due = self.http2.next_timeout()
-        return None if due is None else min(due, self._stalls.due)
+        return None if due is None else min(due, self.stalls.due)
 
     def handle_timer(self, now: int) -> list[ServiceEvent]:
         """Act on whatever is due."""
@@ -570,10 +565,10 @@ class GrpcServer(GrpcOutput):
             self.exceeded.append(peer_limits.IDLE)
         if self._inflating:
             self._inflate(events)
-        if now >= self._stalls.due:
-            for stream in self._stalls.late(self._streams.values(), now):
+        if now >= self.stalls.due:
+            for stream in self.stalls.late(self._streams.values(), now):
                 self._fail_stream(stream, _TOO_LATE, events)
-            for stream, limit, why in self._stalls.scan(self._streams.values(), now):
+            for stream, limit, why in self.stalls.scan(self._streams.values(), now):
                 self.exceeded.append(limit)
                 self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
                 self._end_stream(stream, why, events)

@@ -26,7 +26,7 @@ class GrpcOutput:
         """`stalls` is told when something waits for the peer."""
         self.http2 = connection
         self._limits = limits
-        self._stalls = stalls
+        self.stalls = stalls
         self._now = now
         self._ready: deque[GrpcStream] = deque()
         self._blocked: dict[int, GrpcStream] = {}
@@ -45,6 +45,8 @@ class GrpcOutput:
         connection = self.http2
         if connection.unsent or connection.last_word or self._ready:
             return True
+        if not self._starved and not self._narrow:
+            return False
         return (len(self._starved) > 0 and connection.window > 0) or (len(self._narrow) > 0 and self._has_room())
 
     def _has_room(self) -> bool:
@@ -114,7 +116,7 @@ class GrpcOutput:
         if not stream.ready:
             stream.ready = True
             self._ready.append(stream)
-            self._stalls.arm(self._now)
+            self.stalls.arm(self._now)
 
     def count_encoded(self, size: int) -> None:
         """A stream holds `size` bytes more, or less, of a message that is encoded and not sent whole.

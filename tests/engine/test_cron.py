@@ -178,14 +178,35 @@ def test_latest(expression, after, until, expected):
     assert (found and shown(found.at)) == expected
 
 
-def test_latest_asks_few_times(monkeypatch):
+@pytest.mark.parametrize(
+    ("expression", "after", "until", "expected"),
+    [
+        # searched from behind the gap, the fire has none before it
+        ("0-34 1,2,4 * * *", "2027-03-14T06:33Z", "2027-03-14T08:00Z", ("2027-03-14T08:00Z", ["2027-03-14T07:00Z"])),
+        ("0-34 1,2,4 * * *", "2027-03-14T06:33Z", "2027-03-14T08:01Z", ("2027-03-14T08:01Z", [])),
+        ("30 2 * * *", "2027-03-10T00:00Z", "2027-03-15T20:00Z", ("2027-03-15T06:30Z", ["2027-03-14T07:00Z"])),
+        # the first fire of all: what was skipped before `after` does not count
+        ("30 2 * * *", "2027-03-14T00:00Z", "2027-03-15T20:00Z", ("2027-03-15T06:30Z", ["2027-03-14T07:00Z"])),
+        ("30 2 * * *", "2027-03-14T07:00Z", "2027-03-15T20:00Z", ("2027-03-15T06:30Z", [])),
+        # more gaps in a row than a search for the next fire looks through
+        ("30 2 * 4 0#1", "1980-01-01T00:00Z", "2007-06-01T00:00Z", ("2007-04-01T06:30Z", [])),
+    ],
+)
+def test_the_latest_one_knows_what_was_skipped_since_the_one_before(expression, after, until, expected):
+    found = compiled(expression, "America/New_York", gap="skip").latest(ns(after), ns(until))
+    assert (shown(found.at), [shown(gap) for gap in found.skipped]) == expected
+
+
+@pytest.mark.parametrize(("gap", "most"), [("shift", 80), ("skip", 160)])
+def test_latest_asks_few_times(monkeypatch, gap, most):
     asked = []
     search = cron_module._Names.next
     monkeypatch.setattr(cron_module._Names, "next", lambda names, after: asked.append(after) or search(names, after))
     for expression in ("* * * * * *", "*/7 * * * *", "0 0 1 1 *", "59 59 23 31 12 *", "0 0 13 * fri"):
+        cron = compiled(expression, "Europe/Berlin", gap=gap)
         asked.clear()
-        assert compiled(expression, "Europe/Berlin").latest(ns("1990-01-01T00:00Z"), ns("2031-07-08T09:10Z"))
-        assert len(asked) < 80
+        assert cron.latest(ns("1990-01-01T00:00Z"), ns("2031-07-08T09:10Z"))
+        assert len(asked) < most
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 from cronsim import CronSim
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
@@ -66,6 +66,11 @@ def cases(draw):
     return zone, change, minutes, hours, draw(st.sampled_from(GAPS)), draw(st.sampled_from(FOLDS))
 
 
+NEW_YORK_AHEAD = at("2027-03-14T07:00Z")
+TO_34 = ("0-34", set(range(35)))
+
+
+@example(("America/New_York", NEW_YORK_AHEAD, TO_34, ("4,2,1", {1, 2, 4}), "skip", "first"), -1_561)
 @given(cases(), st.integers(-5 * HOURS, 5 * HOURS))
 def test_fires_near_changes_of_clocks_are_those_of_the_rules(case, shift):
     zone, change, (minutes, named_minutes), (hours, named_hours), gap, fold = case

@@ -56,7 +56,7 @@ class Fire:
     mark: str
     """`moved` out of a gap; `first pass` or `second pass` of a repeated time; else empty."""
     skipped: tuple[int, ...] = ()
-    """With `skip`: the gaps on the way here that had a fire, each by its end."""
+    """With `skip`: the gaps that had a fire, since the fire before or where the search began; each by its end."""
 
 
 def zone_names() -> tuple[str, ...]:
@@ -151,7 +151,20 @@ class Cron:
         return change + behind - 1  # the whole window is repeated, and fires again
 
     def latest(self, after: int, until: int) -> Fire | None:
-        """The last fire in (after, until]. Takes a number of searches that grows with the logarithm of the distance."""
+        """The last fire in (after, until], as `next` finds it from the fire before, or from `after` if it is the first.
+
+        Takes a number of searches that grows with the logarithm of the distance.
+        """
+        found = self._latest(after, until)
+        if found is None or not self._skip:
+            return found
+        # The search may have come upon it from behind a gap, and then has not seen what was skipped there.
+        before = self._latest(after, found.at - 1)
+        # None where more gaps lie in between than `next` looks through.
+        return self.next(after if before is None else before.at) or found
+
+    def _latest(self, after: int, until: int) -> Fire | None:
+        """The same, but with `skip` any of the gaps before it may be left out."""
         first = self.next(after)
         if first is None or first.at > until:
             return None

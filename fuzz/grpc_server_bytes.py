@@ -152,7 +152,7 @@ def converse(limits: LimitSettings, mode: int, size: int, data: bytes) -> tuple[
         if mode & WRITE:
             now += SECOND // 10
             found.take()
-            armed, due = server.due, server.next_timeout()
+            armed, due = min(server.http2.due, server.stalls.due), server.next_timeout()
             assert server.closed or armed <= (due or 0), "a timer that nobody would have asked for"
             if due is not None and due <= now:
                 found.handle(server.handle_timer(now))

@@ -50,7 +50,7 @@ VALID = """
 
 Lists, and messages that are small only as long as they are compressed, break no rule. What one peer asks for of them in
 one go is done in portions, and [others have turns in between](../operating/peers.md#how-many-lists-at-once). Whose turn
-is next, and how much of one there is, is tested without a clock: `tests/service/test_reads.py` and `test_lookups.py`,
+is next, and how much of one there is, is tested without a clock: `tests/service/test_reads.py`,
 `tests/wire/test_inflation.py`; that the whole server keeps to it, `tests/runtime/test_fair_turns.py`. One round of six
 seconds each on a busy machine of two processors, before the portions and with them; milliseconds of somebody else's
 `Submit`:
@@ -61,7 +61,6 @@ seconds each on a busy machine of two processors, before the portions and with t
 | the same on four connections | 4.8 | 3,282 | 0.8 | 7.7 | 27.4 |
 | the same from an SQLite file | 19.4 | 2,674 | 1.5 | 14.1 | 116.5 |
 | 1,000 lists with a filter that lets nothing pass | 50.7 | 1,517 | 0.7 | 5.0 | 8.1 |
-| 1,000 tasks that nobody knows, on four connections, SQLite | 57.5 | 688 | 8.3 | 44.3 | 57.9 |
 | messages of 16 KB that are 16 MB inside | 53.7 | 356 | 1.2 | 17.4 | 24.9 |
 """
 

@@ -20,7 +20,6 @@ import socket
 import ssl
 import time
 from collections.abc import Callable
-from itertools import count
 from typing import TYPE_CHECKING
 
 import trio
@@ -119,7 +118,6 @@ class Server:
         bounds = settings.limits
         self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)
         self._unfinished, self._waiting = Unfinished(), Waiting()
-        self._numbers = count(1)
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
@@ -235,7 +233,6 @@ class Server:
             self._unfinished,
             self._waiting,
             self.lobby.calls,
-            next(self._numbers),
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

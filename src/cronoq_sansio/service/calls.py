@@ -5,8 +5,7 @@ Life of a call. It is let in (gate, deadline, budget) or refused at once. Then i
 - answered in this step, held by the outbox until what the answer shows is durable;
 - attached to a live task whose end it waits for (`waits.py`); or
 - put aside until the store has answered (`Waiting.query`), and then looked at again from the start: the task may have
-  come to life, or ended, meanwhile; or
-- put off to a later step, when it is a read that shows much and there was too much of that (`reads.py`).
+  come to life, or ended, meanwhile.
 
 Listings, watches and calls about schedules are calls like others and share all this; what they answer is in
 `listing.py`, `watches.py` and `schedules.py`.
@@ -24,7 +23,6 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.engine.actions import Answer, BatchOutcome, CancelOutcome, Submitted, TaskEnded
 from cronoq_sansio.engine.events import BatchSubmitted, TaskCancelled, TaskSubmitted
 from cronoq_sansio.engine.task import Retained, Task
-from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.budgets import Budgets
 from cronoq_sansio.service.deadlines import UNSTORED, CallDue, Cause, Deadlines
@@ -41,6 +39,7 @@ from cronoq_sansio.service.messages import (
     FindTask,
     Get,
     ListTasks,
+    ReadStore,
     Request,
     StoreAnswered,
     StoredPage,
@@ -52,7 +51,6 @@ from cronoq_sansio.service.messages import (
     Watch,
 )
 from cronoq_sansio.service.messages_recurring import AddRecurring, ListRecurring, RemoveRecurring
-from cronoq_sansio.service.reads import Answerer, Queued, Reads
 from cronoq_sansio.service.results import Finished, Results
 from cronoq_sansio.service.schedules import ScheduleCall, Schedules
 from cronoq_sansio.service.turn import Turn
@@ -81,8 +79,7 @@ class Calls:
         results: Results,
         drive: Callable[[], None],
         watches: Watches,
-        timers: TimerHeap[object],
-        figures: Mapping[type, Answerer],
+        figures: Mapping[type, Callable[[Call, Request], None]],
         *,
         volatile: bool,
     ) -> None:
@@ -95,7 +92,7 @@ class Calls:
         self._results = results
         self._drive = drive
         self._waits = Waits()
-        self._lookups = Lookups(engine, turn, timers)
+        self._lookups = Lookups()
         self._watches = watches
         self._listings = Listings(engine, settings, turn, results, self._lookups, drive, volatile=volatile)
         self._schedules = schedules = Schedules(engine, settings, turn, drive)
@@ -111,15 +108,13 @@ class Calls:
             Cancel: self._look,
             Get: self._look,
             Wait: self._look,
+            ListTasks: self._listings.received,
             Watch: watches.received,
             AddRecurring: schedules.add,
             RemoveRecurring: schedules.remove,
+            ListRecurring: schedules.list,
+            **figures,
         }
-        self._reads = Reads(
-            turn,
-            timers,
-            {ListTasks: self._listings.received, ListRecurring: schedules.list, **figures},
-        )
 
     # --- events
 
@@ -148,15 +143,7 @@ class Calls:
         call.budget = budget
         budget.open += 1
         self._deadlines.add(call, turn.now, deadline, self._wait_limit(request), capped=type(request) is not Watch)
-        method = self._methods.get(type(request))
-        if method is not None:
-            method(call, request)
-            return
-        checked = self._listings.check(request) if type(request) is ListTasks else request
-        if isinstance(checked, Rejection):
-            turn.reject(call, checked)
-        else:
-            self._reads.received(call, checked, event.source)
+        self._methods[type(request)](call, request)
 
     def ended(self, event: CallEnded) -> None:
         """The caller went away. What its request asked for goes on."""
@@ -187,7 +174,7 @@ class Calls:
             self._turn.reject(call, answer)
         elif type(waiting) is Listing:
             assert type(answer) is StoredPage
-            self._reads.charge(self._listings.answered(call, waiting, answer))
+            self._listings.answered(call, waiting, answer)
         else:
             assert type(waiting) is Waiting and not isinstance(answer, StoredPage)
             self._find(call, waiting, answer)
@@ -195,16 +182,8 @@ class Calls:
     def stop(self) -> None:
         """The term is over: whoever still waits, for a task, the store or events, is told so."""
         after = self._engine.written
-        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all() + self._reads.take_all():
+        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all():
             self._turn.reject(call, STOPPED, after)
-
-    def go_on(self) -> None:
-        """There is time for reads that wait."""
-        self._reads.go_on()
-
-    def ask_on(self) -> None:
-        """The store may have queries that wait."""
-        self._lookups.due()
 
     # --- actions of the engine
 
@@ -397,7 +376,8 @@ class Calls:
 
     def _ask(self, call: Call, waiting: Waiting) -> None:
         with_output = type(waiting.request) in (Wait, Submit)
-        self._lookups.ask(FindTask(self._lookups.issue(call, waiting), waiting.ref, with_output))
+        query = FindTask(self._lookups.issue(call, waiting), waiting.ref, with_output)
+        self._turn.once_durable.append(ReadStore(query, self._engine.written))
 
     def _detach(self, call: Call) -> None:
         waiting = call.wait
@@ -408,8 +388,6 @@ class Calls:
             self._listings.closed(waiting)
         elif type(waiting) is Watcher:
             self._watches.closed(call, waiting)
-        elif type(waiting) is Queued:
-            self._reads.closed(call, waiting)
 
     # --- looking
 
@@ -422,7 +400,6 @@ class Calls:
             "waiting_for_tasks": len(self._waits),
             "waiting_for_store": len(self._lookups),
             "listed_tasks": self._listings.held,
-            "waiting_reads": len(self._reads),
         }
 
     def check_invariants(self) -> None:
@@ -430,7 +407,6 @@ class Calls:
         self._waits.check_invariants()
         self._lookups.check_invariants()
         self._watches.check_invariants()
-        self._reads.check_invariants()
         self._budgets.check_invariants()
         assert len(self._watches) == self._budgets.watch.open
         assert not self.submitted

@@ -11,22 +11,21 @@ of these ids and says from where to go on, so it may be shorter than asked for, 
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import DEFAULT_PAGE, MAX_LIST_SCAN, MAX_LISTED, MESSAGE_HEADROOM
+from cronoq_sansio.limits import DEFAULT_PAGE, MAX_LISTED, MESSAGE_HEADROOM
 from cronoq_sansio.service.lookups import Lookups, task_info
 from cronoq_sansio.service.messages import (
     Call,
     ListFinished,
     ListTasks,
+    ReadStore,
     Request,
     StoredPage,
     TaskInfo,
     TaskPage,
 )
-from cronoq_sansio.service.reads import cost
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.waits import LISTED, Asking
@@ -39,8 +38,6 @@ if TYPE_CHECKING:
 SUCCEEDED = int(TaskStatus.SUCCEEDED)
 ENTRY_BYTES = 96  #: what an entry of a page takes beside its texts, at most: tags, lengths, numbers
 
-POOL_LOOKS = 5  #: what a pool counts of the tasks that a page looks at
-
 NOTHING = StoredPage((), 0)
 TOO_MANY = Rejection(Code.UNAVAILABLE, "too many listings wait for the store; try again")
 
@@ -48,16 +45,14 @@ TOO_MANY = Rejection(Code.UNAVAILABLE, "too many listings wait for the store; tr
 class Listing(Asking):
     """A page of which the live part is known, and the store's is asked for."""
 
-    __slots__ = ("after", "charged", "limit", "live")
+    __slots__ = ("after", "limit", "live")
 
-    def __init__(self, live: StoredPage, limit: int, after: int, charged: int) -> None:
+    def __init__(self, live: StoredPage, limit: int, after: int) -> None:
         super().__init__()
         self.live = live
         self.limit = limit
         self.after = after
         """The newest step that the live part shows."""
-        self.charged = charged
-        """Entries for whose work the page has taken time; whether the store finds so many is not known before."""
 
 
 class Listings:
@@ -85,58 +80,38 @@ class Listings:
         self._held = 0
         """Tasks in the live parts of all pages that wait for the store."""
 
-    def check(self, request: ListTasks) -> ListTasks | Rejection:
-        """The request with each pool once, by the name that is kept anyway: many may wait; or why it is refused."""
-        engine, wanted = self._engine, frozenset(request.pools)
+    def received(self, call: Call, request: Request) -> None:
+        """Answer, or ask the store for the rest."""
+        assert type(request) is ListTasks
+        engine, turn = self._engine, self._turn
         for pool in request.pools:
             if not engine.has_pool(pool):
-                return Rejection(Code.UNKNOWN_POOL, f"unknown pool {pool!r}")
-        if not wanted:
-            return request
-        return replace(request, pools=tuple(pool for pool in engine.pools if pool in wanted))
-
-    def received(self, call: Call, request: Request) -> int:
-        """Answer a request that was checked, or ask the store for the rest; what that costs (`reads.cost`)."""
-        assert type(request) is ListTasks
-        turn = self._turn
+                turn.reject(call, Rejection(Code.UNKNOWN_POOL, f"unknown pool {pool!r}"))
+                return
         if turn.events:
             self._drive()  # a look shows everything that came before it
         limit = min(request.limit or DEFAULT_PAGE, self._max_list)
         live, after = self._live(request, limit + 1)  # one more says whether more follow
         ends = tuple(status for status in request.statuses if status >= SUCCEEDED)
         if request.statuses and not ends:
-            page = self._page(live, NOTHING, limit)
+            call.wait = LISTED
+            turn.reply(call, self._page(live, NOTHING, limit), after)
         elif self._volatile:
-            infos, looked, newest = self._results.page(frozenset(request.pools), ends, request.after, limit + 1)
-            page = self._page(live, StoredPage(infos, looked), limit)
-            after = max(after, newest)
+            call.wait = LISTED
+            infos, looked, newest = self._results.page(request.pools, ends, request.after, limit + 1)
+            turn.reply(call, self._page(live, StoredPage(infos, looked), limit), max(after, newest))
         elif self._held and self._held + len(live.tasks) > MAX_LISTED:
             turn.reject(call, TOO_MANY)
-            return cost(len(live.tasks), self._looked(request))
         else:
-            call.wait = listing = Listing(live, limit, after, max(limit, len(live.tasks)))
+            call.wait = listing = Listing(live, limit, after)
             self._held += len(live.tasks)
             number = self._lookups.issue(call, listing)
-            query = ListFinished(number, request.pools, ends, request.after, limit + 1)
-            self._lookups.ask(query)
-            return cost(listing.charged, self._looked(request))
-        call.wait = LISTED
-        turn.reply(call, page, after)
-        return cost(len(page.tasks), self._looked(request))
+            query = ListFinished(number, tuple(dict.fromkeys(request.pools)), ends, request.after, limit + 1)
+            turn.once_durable.append(ReadStore(query, engine.written))
 
-    def answered(self, call: Call, listing: Listing, stored: StoredPage) -> int:
-        """The store answered; what the page costs more than was estimated."""
-        page = self._page(listing.live, stored, listing.limit)
-        self._turn.reply(call, page, listing.after)
-        return cost(len(page.tasks)) - cost(listing.charged)
-
-    def _looked(self, request: ListTasks) -> int:
-        """How many tasks a page has looked at, at most; without a filter nearly only those that it shows."""
-        engine = self._engine
-        live = len(engine.tasks.live) if request.statuses else 0
-        ended = len(self._results.infos) if self._volatile and (request.statuses or request.pools) else 0
-        pools = POOL_LOOKS * len(request.pools or engine.pools)
-        return pools + min(live, MAX_LIST_SCAN) + min(ended, MAX_LIST_SCAN)
+    def answered(self, call: Call, listing: Listing, stored: StoredPage) -> None:
+        """The store answered."""
+        self._turn.reply(call, self._page(listing.live, stored, listing.limit), listing.after)
 
     def closed(self, listing: Listing) -> None:
         """The call is over."""
@@ -153,7 +128,7 @@ class Listings:
         statuses = [status for status in request.statuses if status < SUCCEEDED]
         if request.statuses and not statuses:
             return NOTHING, 0
-        pools = request.pools or tuple(self._engine.pools)
+        pools = tuple(dict.fromkeys(request.pools)) or tuple(self._engine.pools)
         tasks, looked = self._engine.list_live(pools, statuses, request.after, limit)
         after = max((task.stored for task in tasks), default=0)
         return StoredPage(tuple(map(task_info, tasks)), looked), after

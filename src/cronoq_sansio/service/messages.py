@@ -380,8 +380,6 @@ class CallReceived:
     request: Request
     deadline: int | None
     """On the `now` scale, from `grpc-timeout`."""
-    source: int = 0
-    """The connection that brought it: those whose reads have to wait have turns."""
 
 
 @value

@@ -23,7 +23,6 @@ from cronoq_sansio.service.messages_recurring import (
     RecurringRemovedReply,
     RemoveRecurring,
 )
-from cronoq_sansio.service.reads import cost
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.waits import LISTED
 from cronoq_sansio.settings import Settings
@@ -85,8 +84,8 @@ class Schedules:
                 outcome = Rejection(Code.INVALID, outcome.message, outcome.details)
             self._turn.reject(call, outcome, answer.after)
 
-    def list(self, call: Call, _request: Request) -> int:
-        """`ListRecurring`: all of them, for they are few; refused when they do not fit one message. What that cost."""
+    def list(self, call: Call, _request: Request) -> None:
+        """`ListRecurring`: all of them, for they are few; refused when they do not fit one message."""
         self._drive()
         number, now, listed = self._listed
         if (number, now) != (self._engine.number, self._turn.now):
@@ -94,10 +93,9 @@ class Schedules:
             self._listed = self._engine.number, self._turn.now, listed
         if isinstance(listed, Rejection):
             self._turn.reject(call, listed)
-            return cost(0)
-        call.wait = LISTED
-        self._turn.reply(call, listed, self._engine.written)
-        return cost(len(listed.schedules))
+        else:
+            call.wait = LISTED
+            self._turn.reply(call, listed, self._engine.written)
 
     def _list(self) -> RecurringListReply | Rejection:
         schedules = tuple(self._engine.list_recurring())

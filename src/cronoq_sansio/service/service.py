@@ -38,7 +38,6 @@ from cronoq_sansio.engine.timers import TimerHeap
 from cronoq_sansio.service.calls import Calls
 from cronoq_sansio.service.deadlines import CallDue, Deadlines
 from cronoq_sansio.service.gate import Gate
-from cronoq_sansio.service.lookups import LookupsDue
 from cronoq_sansio.service.messages import (
     Call,
     CallEnded,
@@ -66,7 +65,6 @@ from cronoq_sansio.service.messages import (
     WorkerSent,
 )
 from cronoq_sansio.service.messages_recurring import LogDrop
-from cronoq_sansio.service.reads import ReadsDue, cost
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.stopping import GraceOver, Stopping
 from cronoq_sansio.service.turn import HeldAction, Turn
@@ -78,7 +76,6 @@ from cronoq_sansio.settings import Settings
 
 #: Two rounds are enough to come to rest; so many mean that engine and service disagree for ever.
 ROUNDS = range(9)
-SHOWN_POOL = 5  #: what a pool counts of what a read of the figures shows, beside its groups of workers
 
 
 class Service:
@@ -107,7 +104,6 @@ class Service:
             self._results,
             self._drive,
             self._watches,
-            self._timers,
             {GetSnapshot: self._snapshot, ListWorkers: workers.answer_list},
             volatile=volatile,
         )
@@ -131,8 +127,6 @@ class Service:
         self._due: dict[type, Callable[[Any], None]] = {
             CallDue: calls.due,
             Session: workers.late,
-            ReadsDue: lambda _due: calls.go_on(),
-            LookupsDue: lambda _due: calls.ask_on(),
             GraceOver: lambda _due: None,  # `Stopping.advance` looks at the time in every step
         }
         self._released = self._checks()
@@ -304,14 +298,13 @@ class Service:
         if engines is not None and engines <= turn.now:
             turn.events.append(event)
 
-    def _snapshot(self, call: Call, _request: Request) -> int:
+    def _snapshot(self, call: Call, _request: Request) -> None:
         """Figures wait for no commit: they name no task, and an operator wants them most while the store hangs."""
         turn = self._turn
         self._drive()
         by_pool = self._workers.by_pool()
         snapshot = self._workers.published(self.engine.snapshot(turn.now))
         turn.reply(call, SnapshotReply(snapshot, sum(by_pool.values()), by_pool), 0)
-        return cost(sum(SHOWN_POOL + len(pool.groups) for pool in snapshot.pools))
 
     def _submit_stored(self, action: SubmitStored) -> bool:
         self._calls.stored(action)

@@ -63,7 +63,6 @@ from cronoq_sansio.service.messages import (
     WorkerList,
     WorkerSent,
 )
-from cronoq_sansio.service.reads import cost
 from cronoq_sansio.service.turn import Turn
 from cronoq_sansio.service.worker_session import (
     TRANSITIONS,
@@ -434,8 +433,8 @@ class Workers:
 
     # --- looking
 
-    def answer_list(self, call: Call, _request: Request) -> int:
-        """Answer `ListWorkers`. Like the figures, it waits for no commit. Returns what that cost."""
+    def answer_list(self, call: Call, _request: Request) -> None:
+        """Answer `ListWorkers`. Like the figures, it waits for no commit."""
         self._drive()
         workers = tuple(
             WorkerInfo(
@@ -451,7 +450,6 @@ class Workers:
             if (group := session.group) is not None
         )
         self._turn.reply(call, WorkerList(workers), 0)
-        return cost(len(workers))
 
     def by_pool(self) -> dict[str, int]:
         """How many workers are registered, by pool."""

@@ -71,17 +71,15 @@ class GrpcServer(GrpcOutput):
         unfinished: Unfinished | None = None,
         waiting: Waiting | None = None,
         calls: dict[Outcome, int] | None = None,
-        number: int = 0,
     ) -> None:
         """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None.
 
         `unfinished`, `waiting`: what all connections of the process hold. `calls`: where calls are counted that fail
         before any event tells of them, and worker streams that end for what came on them; an entry that is missing is
-        made. `number`: of the connection among those of the process; its calls name it.
+        made.
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
-        self._number = number
         connection = machine(
             max_streams=limits.max_concurrent_streams,
             ping_interval=limits.keepalive_interval,
@@ -187,7 +185,7 @@ class GrpcServer(GrpcOutput):
         call = quick.call = Call(quick)
         self.calls[stream_id] = quick
         deadline = None if admitted.timeout is None else self._now + admitted.timeout
-        events.append(CallReceived(call, admitted.principal, request, deadline, self._number))  # type: ignore[arg-type]
+        events.append(CallReceived(call, admitted.principal, request, deadline))  # type: ignore[arg-type]
 
     def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
         admitted = self._admit(event.stream_id, event.headers)
@@ -382,7 +380,7 @@ class GrpcServer(GrpcOutput):
             self._fail(stream, decoded)
             return
         call = stream.call = Call(stream)
-        events.append(CallReceived(call, stream.principal, decoded, stream.deadline, self._number))
+        events.append(CallReceived(call, stream.principal, decoded, stream.deadline))
 
     def _end_waits(self, stream: GrpcStream, reader: MessageReader) -> bool:
         """Whether a message whose peer has ended its side is inflated in later turns; else it is now."""

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.messages import Call, Message
 from cronoq_sansio.wire import status
-from cronoq_sansio.wire.framing import PREFIX_SIZE
 from cronoq_sansio.wire.protobuf_codec import Route
 
 if TYPE_CHECKING:
@@ -42,9 +41,6 @@ class QuickCall:
             if connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
                 self.call = None  # each knows the other: nothing would be freed before the next collection of garbage
                 del connection.calls[self.id]
-                return
-            if self.route.early:
-                connection.grow(self).reply(data[PREFIX_SIZE:])
                 return
         connection.grow(self).reply(message)
 

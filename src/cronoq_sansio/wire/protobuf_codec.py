@@ -83,8 +83,6 @@ class Route:
     """
     write: Callable[[Any], bytes] | None = None
     """The whole content of an answer; None like `read`."""
-    early: bool = False
-    """True for answers of many small parts: encoded they take less, and take long to encode."""
 
 
 # --- requests
@@ -443,8 +441,6 @@ def _unary(
     encode: Callable[[Message], bytes],
     read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None,
     write: Callable[[Any], bytes] | None = None,
-    *,
-    early: bool = False,
 ) -> Route:
     def read_sole(content: bytes, limits: LimitSettings) -> Request | Rejection | None:
         data = sole(content, limits.max_message_bytes)
@@ -456,8 +452,7 @@ def _unary(
     name = f"{service}.{method}"
     path = f"/cronoq.v1.{service}/{method}".encode()
     role = METHOD_ROLES[name]
-    read, write = read or read_sole, write or write_framed
-    return Route(path, name, role, False, decode, encode, read=read, write=write, early=early)
+    return Route(path, name, role, False, decode, encode, read=read or read_sole, write=write or write_framed)
 
 
 WATCH = Route(
@@ -478,14 +473,14 @@ ROUTES: dict[bytes, Route] = {
         _unary("Tasks", "SubmitBatch", decode_batch, encode_batch),
         _unary("Tasks", "Cancel", decode_cancel, encode_cancel),
         _unary("Tasks", "Get", decode_get, encode_info),
-        _unary("Tasks", "ListTasks", decode_list, encode_page, early=True),
+        _unary("Tasks", "ListTasks", decode_list, encode_page),
         _unary("Tasks", "Wait", decode_wait, encode_result),
         WATCH,
         WORK,
-        _unary("Admin", "Snapshot", decode_snapshot, encode_snapshot, early=True),
+        _unary("Admin", "Snapshot", decode_snapshot, encode_snapshot),
         _unary("Admin", "AddRecurring", decode_add_recurring, encode_recurring_added),
         _unary("Admin", "RemoveRecurring", decode_remove_recurring, encode_recurring_removed),
-        _unary("Admin", "ListWorkers", decode_list_workers, encode_workers, early=True),
-        _unary("Admin", "ListRecurring", decode_list_recurring, encode_recurring_list, early=True),
+        _unary("Admin", "ListWorkers", decode_list_workers, encode_workers),
+        _unary("Admin", "ListRecurring", decode_list_recurring, encode_recurring_list),
     )
 }

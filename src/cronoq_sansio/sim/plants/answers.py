@@ -213,12 +213,12 @@ def lists_of_schedules_are_kept_for_an_instant(patch: Patch) -> None:
     """A list of schedules is the one that was made at the same time, whatever has changed since."""
 
     def make(before: Any) -> Any:
-        def listing(self: Any, call: Any, request: Any) -> Any:
+        def listing(self: Any, call: Any, request: Any) -> None:
             self._drive()
             _, now, listed = self._listed
             if now == self._turn.now:
                 self._listed = self._engine.number, now, listed
-            return before(self, call, request)
+            before(self, call, request)
 
         return listing
 
@@ -258,17 +258,16 @@ def the_waiting_hear_of_a_stop_too_early(patch: Patch) -> None:
     """Who waits is told that the server has stopped before what that brought is durable."""
 
     def stop(self: Any) -> None:
-        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all() + self._reads.take_all():
+        for call in self._waits.take_all() + self._lookups.take_all() + self._watches.all():
             self._turn.reject(call, STOPPED)
 
     patch.setattr(Calls, "stop", stop)
 
 
 def _without_drive(before: Any) -> Any:
-    def received(self: Any, call: Any, request: Any) -> Any:
+    def received(self: Any, call: Any, request: Any) -> None:
         drive, self._drive = self._drive, nothing
-        cost = before(self, call, request)
+        before(self, call, request)
         self._drive = drive
-        return cost
 
     return received

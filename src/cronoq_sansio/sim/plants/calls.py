@@ -263,12 +263,11 @@ def listings_look_at_live_tasks_too_late(patch: Patch) -> None:
     """A task that ends while the store is asked for a page is not on it."""
 
     def make(before: Any) -> Any:
-        def answered(self: Any, call: Any, asked: Any, stored: Any) -> Any:
+        def answered(self: Any, call: Any, asked: Any, stored: Any) -> None:
             tasks = tuple(info for info in asked.live.tasks if info.task_id in self._engine.tasks.live)
             asked.live, known = replace(asked.live, tasks=tasks), asked.live
-            cost = before(self, call, asked, stored)
+            before(self, call, asked, stored)
             asked.live = known
-            return cost
 
         return answered
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from cronoq_sansio.engine import dispatch
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.service import lookups
-from cronoq_sansio.service.messages import Complete, FindTask, ListFinished
+from cronoq_sansio.service import calls, listing
+from cronoq_sansio.service.messages import Complete
 from cronoq_sansio.service.workers import Workers
 from cronoq_sansio.sim.plants.planting import Bed, Patch
 
@@ -41,7 +41,7 @@ def overdue_tasks_rise_faster(patch: Patch) -> None:
 @plant
 def the_store_is_asked_for_a_task_too_early(patch: Patch) -> None:
     """The store is asked for a task before it has what was written, and shows a state that was true a moment ago."""
-    patch.wrap(lookups, "ReadStore", _too_early(FindTask))
+    patch.wrap(calls, "ReadStore", lambda before: lambda query, _after: before(query, 0))
 
 
 @plant
@@ -63,8 +63,4 @@ def failures_without_words_are_successes(patch: Patch) -> None:
 @plant
 def the_store_is_asked_for_a_page_too_early(patch: Patch) -> None:
     """The store is asked for a page of a listing before it has what was written, and leaves out what has just ended."""
-    patch.wrap(lookups, "ReadStore", _too_early(ListFinished))
-
-
-def _too_early(kind: type) -> Any:
-    return lambda before: lambda query, after: before(query, 0 if type(query) is kind else after)
+    patch.wrap(listing, "ReadStore", lambda before: lambda query, _after: before(query, 0))

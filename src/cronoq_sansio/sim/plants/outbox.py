@@ -249,11 +249,10 @@ def lists_of_schedules_show_too_early(patch: Patch) -> None:
     """A list of schedules shows one that is not stored yet."""
 
     def make(before: Any) -> Any:
-        def shown(self: Any, call: Any, request: Any) -> Any:
-            cost = before(self, call, request)
+        def shown(self: Any, call: Any, request: Any) -> None:
+            before(self, call, request)
             held = self._turn.once_durable
             held.append(replace(held.pop(), after=0))
-            return cost
 
         return shown
 

@@ -123,7 +123,7 @@ class Credit:
 
     def overdrawn(self, stream: "GrpcStream") -> bool:
         """All connections hold too much, and this stream is not the one that its connection may go on with."""
-        return self._everywhere.total > MAX_UNFINISHED and stream is not next(iter(self._unfinished.values()), stream)
+        return self.crowded and stream is not next(iter(self._unfinished.values()), stream)
 
     @property
     def crowded(self) -> bool:

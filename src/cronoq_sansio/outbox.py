@@ -70,7 +70,19 @@ class Outbox:
         for event in events:
             if type(event) is StepsDurable:
                 return self._handle_in_portions(events, now)
-        return self._handle(events, now)
+        machine = self.machine
+        step = machine.handle(events, now)
+        self._number = step.number
+        fresh = step.at_once
+        if step.once_durable:
+            if self._volatile:  # nothing has to wait, and nothing ever does
+                fresh += step.once_durable
+            else:
+                self._sort(step, fresh)
+            step.once_durable = []
+        if fresh:
+            step.at_once = machine.released(fresh, now)
+        return step
 
     def next_timeout(self) -> int | None:
         """The machine's."""
@@ -96,26 +108,10 @@ class Outbox:
         return whole
 
     def _append(self, whole: Step[Any, Any], portion: list[Any], now: int) -> None:
-        step = self._handle(portion, now)
+        step = Outbox.handle(self, portion, now)
         whole.number = step.number
         whole.writes += step.writes
         whole.at_once += step.at_once
-
-    def _handle(self, events: Sequence[Any], now: int) -> Step[Any, Any]:
-        """Keep back what has to wait; what is left in the step may be performed."""
-        machine = self.machine
-        step = machine.handle(events, now)
-        self._number = step.number
-        fresh = step.at_once
-        if step.once_durable:
-            if self._volatile:  # nothing has to wait, and nothing ever does
-                fresh += step.once_durable
-            else:
-                self._sort(step, fresh)
-            step.once_durable = []
-        if fresh:
-            step.at_once = machine.released(fresh, now)
-        return step
 
     def _sort(self, step: Step[Any, Any], fresh: list[Any]) -> None:
         """What need not wait goes to `fresh`; of the rest nearly all waits for the step that it belongs to."""

@@ -120,16 +120,19 @@ class FakePerformer:
         self.answers: dict[str, list[Any]] = {}
         self.on_say: Callable[[str], None] = lambda _text: None
         self.ticks = 0
+        self.touched: list[str] = []
         self._arisen: list[Any] = []
 
     def perform(self, actions: Sequence[Any]) -> None:
         for action in actions:
+            self.touched.append(action.text)
             self.said.append(action.text)
             self._arisen += self.answers.pop(action.text, [])
             self.on_say(action.text)
 
     def flush(self) -> list[Any]:
         self.flushes += 1
+        self.touched = []
         arisen, self._arisen = self._arisen, []
         return arisen
 

@@ -24,7 +24,7 @@ Two kinds of trouble are told to the rest of the term:
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import anyio
 
@@ -32,7 +32,7 @@ from cronoq._observe.logs import get_logger
 from cronoq._runtime.clock import Clock
 from cronoq._runtime.faults import TermEnded
 from cronoq._runtime.handover import Handover
-from cronoq._stores.base import Batch, Fenced, Store, StoreError, StoreUnavailable, VolatileStore
+from cronoq._stores.base import Batch, Fenced, Store, StoreError, StoreUnavailable
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.engine.events import CascadesHeld, CommitsResumed, CommitsStalled
@@ -71,7 +71,6 @@ class Committer:
     ) -> None:
         """`report` takes events for the term, `hold(calls, workers)` stops or gives credit, `end` ends the term."""
         self._store = store
-        self._memory = cast(VolatileStore, store) if store.volatile else None
         self._clock = clock
         self._report = report
         self._hold = hold
@@ -94,21 +93,13 @@ class Committer:
 
     # --- the driver's side
 
-    def add(self, number: int, writes: Iterable[Record]) -> bool:
-        """Append the writes of step `number` to the next transaction that has room for them; then `kick` is due.
-
-        False: a memory has them now.
-        """
-        if self._memory is not None:
-            self._memory.apply(writes)
-            self.figures.applied += 1
-            return False
+    def add(self, number: int, writes: Iterable[Record]) -> None:
+        """Append the writes of step `number` to the next transaction that has room for them; then `kick` is due."""
         batch = self._queue[-1]
         if batch.rows >= limits.MAX_COMMIT_ROWS:
             batch = Batch()
             self._queue.append(batch)
         batch.add(number, writes)
-        return True
 
     def kick(self) -> None:
         """Write what has been added, unless a transaction is in flight. Called after the answers of a read went out."""
@@ -150,7 +141,7 @@ class Committer:
 
     async def run(self) -> None:
         """Take the outcomes of transactions until the term ends. Leaves only when the store does not write any more."""
-        if self._memory is not None:
+        if self._store.volatile:
             await anyio.sleep_forever()
         outcomes: Handover[StoreError | None] = Handover()
         self._outcomes = outcomes

@@ -21,7 +21,7 @@ Written on anyio, so that an embedded scheduler runs the same driver under async
 
 from collections.abc import Sequence
 from time import perf_counter_ns
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import anyio
 import anyio.abc
@@ -32,7 +32,7 @@ from cronoq._runtime.clock import Clock, WallDrift
 from cronoq._runtime.committer import Committer
 from cronoq._runtime.faults import TermEnded, describe, kinds
 from cronoq._runtime.slow_steps import SlowSteps
-from cronoq._stores.base import Store, StoreError
+from cronoq._stores.base import Store, StoreError, VolatileStore
 from cronoq_sansio import limits
 from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
@@ -45,6 +45,10 @@ log = get_logger("term")
 
 class Performer(Protocol):
     """Performs actions. Never raises: what goes wrong concerns one connection, and the performer ends that one."""
+
+    @property
+    def touched(self) -> Sequence[Any]:
+        """What is to be flushed."""
 
     def perform(self, actions: Sequence[Any]) -> None:
         """Perform in order, without writing to any socket yet."""
@@ -70,6 +74,7 @@ class Driver:
         self.ended: TermEnded | None = None
         self.committer = Committer(store, clock, self.deliver, performer.hold, self.end)
         self._store = store
+        self._memory = cast(VolatileStore, store) if store.volatile else None
         self._clock = clock
         self._drift = drift
         self._performer = performer
@@ -94,7 +99,7 @@ class Driver:
             raise TermEnded(str(self.ended))
         if now is None:
             now = self._clock.now()
-        outbox, performer, committer = self.outbox, self._performer, self.committer
+        outbox, performer, committer, memory = self.outbox, self._performer, self.committer, self._memory
         self._busy = True
         added = False
         begun = perf_counter_ns()
@@ -102,14 +107,19 @@ class Driver:
             while True:
                 batch = events
                 step = outbox.handle(batch, now)
-                if step.writes and committer.add(step.number, step.writes):
-                    added = True
+                if step.writes:
+                    if memory is None:
+                        committer.add(step.number, step.writes)
+                        added = True
+                    else:
+                        memory.apply(step.writes)
+                        committer.figures.applied += 1
                 if step.at_once:
                     performer.perform(step.at_once)
                 events = self._arisen
                 if events:
                     self._arisen = []
-                else:
+                elif performer.touched:
                     events = performer.flush()
                 ended = perf_counter_ns()
                 if ended - begun > limits.SLOW_STEP:
@@ -136,8 +146,12 @@ class Driver:
 
     def adopt(self, step: Step[Any, Any]) -> None:
         """Take over the step with which recovery ended: its writes are the first transaction of the term."""
-        if step.writes:
-            self.committer.add(step.number, step.writes)
+        if not step.writes:
+            return
+        if self._memory is not None:
+            self._memory.apply(step.writes)
+            return
+        self.committer.add(step.number, step.writes)
         self.committer.kick()
 
     def ask(self, query: StoreQuery) -> None:

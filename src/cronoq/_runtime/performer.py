@@ -11,7 +11,6 @@ that did not happen are logged too, see `drop_log.py`.
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cronoq._runtime.connection import NOTHING
 from cronoq._runtime.drop_log import DropLog
 from cronoq._runtime.worker_log import WorkerLog
 from cronoq_sansio.engine.events import Labels
@@ -49,7 +48,8 @@ class Performer:
         """Asks the store; set by whoever makes the driver, which needs the performer first."""
         self._lobby = lobby
         self._stopped = stopped
-        self._touched: list[Connection] = []
+        self.touched: list[Connection] = []
+        """Of those that did not say themselves that they flush what is sent now."""
         self._counts = lobby.calls
         self._drops = DropLog()
         self._log = WorkerLog()
@@ -63,6 +63,8 @@ class Performer:
             kind = type(action)
             if kind is Reply or kind is Reject or kind is StartEvents:
                 sink: Any = action.call.sink
+                if sink is None:
+                    continue
             elif kind is SendLease:
                 sink = action.stream.sink
             elif kind is ReadStore:
@@ -113,11 +115,13 @@ class Performer:
     def _touch(self, connection: "Connection") -> None:
         """It is flushed next."""
         connection.touch()
-        self._touched.append(connection)
+        self.touched.append(connection)
 
     def _send_event(self, call: Call, event: StatusEvent) -> None:
         """Nothing happens to a call that has ended: its sink knows."""
         sink: Any = call.sink
+        if sink is None:
+            return
         connection = sink.connection.owner
         if not connection.touched:
             self._touch(connection)
@@ -128,10 +132,8 @@ class Performer:
 
     def flush(self) -> list[Any]:
         """Write each touched connection once; returns the events that arose while sending."""
-        touched = self._touched
-        if not touched:
-            return NOTHING
-        self._touched = []
+        touched = self.touched
+        self.touched = []
         events: list[Any] = []
         for connection in touched:
             connection.touched = False
@@ -148,9 +150,9 @@ class Performer:
 
     def ended(self) -> None:
         """The term ended otherwise than by a graceful stop."""
-        for connection in self._touched:
+        for connection in self.touched:
             connection.touched = False
-        self._touched = []
+        self.touched = []
         self._log.close()
         self._lobby.lost()
 

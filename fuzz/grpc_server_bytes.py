@@ -20,6 +20,7 @@ from cronoq_sansio.service import messages as service  # noqa: E402
 from cronoq_sansio.service.access import authenticate  # noqa: E402
 from cronoq_sansio.settings import LimitSettings  # noqa: E402
 from cronoq_sansio.wire.grpc import GrpcServer  # noqa: E402
+from cronoq_sansio.wire.grpc_call import QuickCall  # noqa: E402
 from fuzz.bounds import bounded  # noqa: E402
 from fuzz.engine import main  # noqa: E402
 from fuzz.frames import cut  # noqa: E402
@@ -43,6 +44,7 @@ class Service:
         self.server = GrpcServer(limits, 0, authenticate)
         self.mode = mode
         self.calls: dict[int, Any] = {}
+        self.ids: dict[Any, int] = {}
         self.workers: dict[int, Any] = {}
         self.heard: dict[int, list[Any]] = {}
         """What each stream has asked for, or said."""
@@ -59,7 +61,7 @@ class Service:
                 if not self.mode & LATER:
                     self.answer(stream_id)
             elif isinstance(event, service.CallEnded):
-                stream_id = event.call.sink.id
+                stream_id = self.ids[event.call]
                 assert stream_id in self.heard and stream_id not in self.given_up
                 self.given_up.add(stream_id)  # it may have been answered since the read that brought both
                 self.calls.pop(stream_id, None)
@@ -74,8 +76,9 @@ class Service:
                 assert self.workers.pop(event.stream.sink.id) is event.stream
 
     def _stream(self, call: Any) -> int:
-        stream_id: int = call.sink.id
+        stream_id: int = call.id if isinstance(call, QuickCall) else call.sink.id
         assert stream_id not in self.heard
+        self.ids[call] = stream_id
         return stream_id
 
     def _on_message(self, event: service.WorkerSent) -> None:
@@ -91,6 +94,8 @@ class Service:
         """Of one call."""
         event = self.calls.pop(stream_id)
         sink = event.call.sink
+        if sink is None:
+            return
         size = 15_000 if self.mode & LONG else 10
         if isinstance(event.request, service.Watch):
             sink.start()
@@ -172,8 +177,8 @@ def within(server: GrpcServer, limits: LimitSettings) -> None:
     assert server._credit.unfinished == sum(stream.unfinished for stream in server._streams.values())
     assert server._credit.unfinished <= streams * fixed.INITIAL_WINDOW
     assert server._encoded == sum(len(stream.partial or b"") for stream in server._streams.values())
-    assert len(server._ready) <= 2 * streams
-    for waiting in (server._blocked, server._starved, server._narrow, server._crowded, server._credit.withheld):
+    assert len(server.ready) <= 2 * streams
+    for waiting in (server._blocked, server.starved, server._narrow, server._crowded, server._credit.withheld):
         assert waiting.keys() <= server._streams.keys()
 
 

@@ -86,6 +86,10 @@ class FakeWire:
     def wants_write(self) -> bool:
         return bool(self.out)
 
+    @property
+    def more(self) -> bool:
+        return bool(self.out)
+
     def hold_credit(self, *, calls: bool, workers: bool) -> None:
         self.credit = (calls, workers)
 
@@ -101,10 +105,21 @@ class FakeWire:
         self.out += b"refused;"
 
 
+class FakeDriver:
+    """Hands on to the lobby what its one connection has read."""
+
+    def __init__(self, lobby: "FakeLobby") -> None:
+        self.lobby = lobby
+
+    def handle(self, events: Sequence[Any], now: int) -> None:
+        self.lobby.handle(next(iter(self.lobby.connections)), events, now)
+
+
 class FakeLobby:
     """Answers events as the test says."""
 
     def __init__(self) -> None:
+        self.driver = FakeDriver(self)
         self.connections: dict[Connection, None] = {}
         self.events: list[Any] = []
         self.answers: dict[bytes, bytes] = {}

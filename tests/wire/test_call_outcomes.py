@@ -10,6 +10,7 @@ from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.messages import CallReceived
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import frame
+from cronoq_sansio.wire.grpc_admission import Refusal
 from tests.wire.peer import SUBMIT, WORK, Peer
 
 TASK = pb.SubmitRequest(task=pb.TaskSpec(pool="default", kind="k"))
@@ -89,7 +90,7 @@ def test_whoever_may_not_is_counted_by_the_method() -> None:
 
 
 def test_calls_that_are_not_served_now_are_counted() -> None:
-    peer = Peer(refusal=lambda: Rejection(Code.UNAVAILABLE, "the server is starting"))
+    peer = Peer(refusal=Refusal(Rejection(Code.UNAVAILABLE, "the server is starting")))
     peer.call(TASK)
     peer.headers(WORK)
     peer.exchange()

@@ -22,6 +22,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import frame
+from cronoq_sansio.wire.grpc_admission import Refusal
 from cronoq_sansio.wire.protobuf_codec import ROUTES
 from tests.wire.peer import START, SUBMIT, WORK, Peer
 
@@ -327,14 +328,14 @@ def test_each_method_needs_its_role(route: Any) -> None:
 def test_a_server_that_does_not_serve_says_so_before_it_looks_at_arguments() -> None:
     """Order of server.md section 3: authentication, role, leader, arguments."""
     starting = Rejection(Code.UNAVAILABLE, "the server is starting")
-    allowed = Peer(refusal=lambda: starting)
+    allowed = Peer(refusal=Refusal(starting))
     for message in (b"\xff not a message", pb.SubmitRequest(task=pb.TaskSpec()).SerializeToString()):
         stream_id = allowed.headers()
         allowed.data(stream_id, frame(message), end=True)
         assert allowed.exchange() == []
         assert allowed.streams[stream_id].status == GrpcStatus.UNAVAILABLE
     nobody = Rejection(Code.UNAUTHENTICATED, "who is it?")
-    stranger = Peer(auth=lambda _metadata: nobody, refusal=lambda: starting)
+    stranger = Peer(auth=lambda _metadata: nobody, refusal=Refusal(starting))
     stream_id = stranger.call(pb.SubmitRequest(task=pb.TaskSpec()))
     stranger.exchange()
     assert stranger.streams[stream_id].status == GrpcStatus.UNAUTHENTICATED

@@ -138,5 +138,5 @@ def test_nothing_is_stranded(sizes: list[int], steps: list[int], window: int) ->
     peer.exchange()
     for stream_id in ids:
         assert peer.streams[stream_id].ended and len(peer.streams[stream_id].messages()) == 1
-    assert not peer.server._blocked and not peer.server._starved and not peer.server.wants_write()
+    assert not peer.server._blocked and not peer.server.starved and not peer.server.wants_write()
     assert not peer.server.closed

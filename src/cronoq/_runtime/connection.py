@@ -179,7 +179,8 @@ class Connection:
             self.fail(error)
             return NOTHING
         finally:
-            self._rearm()
+            if self._machine.http2.due < self._armed or self._machine.stalls.due < self._armed:
+                self._rearm()
 
     def touch(self) -> None:
         """Something is about to be sent here that may have nothing to do with what was read last."""
@@ -203,6 +204,7 @@ class Connection:
             self.fail(error)
         self._leave_at = leave_at
         self.flush()
+        self._rearm()
 
     def drain(self) -> None:
         """First GOAWAY: what is open goes on."""
@@ -269,14 +271,18 @@ class Connection:
         if events:
             self.touched = True  # the machine knows the time, and what is said here is written below
             try:
-                self._lobby.handle(self, events, now)
+                driver = self._lobby.driver
+                if driver is None or self.dismissed:
+                    self._lobby.refuse(events)
+                else:
+                    driver.handle(events, now)
             finally:
                 self.touched = False
         if machine.http2.unsent or machine.wants_write():
             arisen = self.flush()
             if arisen:
                 self._pass_on(arisen)
-        else:
+        elif machine.http2.due < self._armed or machine.stalls.due < self._armed:
             self._rearm()
         if len(data) >= MIN_READ:
             self._note_cost(self._clock.now() - now)
@@ -351,7 +357,7 @@ class Connection:
             if sent < len(data) or transport.unsent:
                 self._write_later(memoryview(data)[sent:])
                 return
-            if not machine.wants_write():
+            if not machine.more:
                 return
 
     def _write_later(self, rest: bytes | memoryview) -> None:

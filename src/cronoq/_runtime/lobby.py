@@ -18,6 +18,7 @@ from cronoq._runtime.driver import Driver
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import SHUTDOWN_LINGER
 from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected
+from cronoq_sansio.wire.grpc_admission import Refusal
 from cronoq_sansio.wire.peer_limits import PeerLimit
 
 STARTING = Rejection(Code.UNAVAILABLE, "the server is starting: it reads its store; try again")
@@ -38,19 +39,17 @@ class Lobby:
         """Calls that were answered, by method and outcome: `ok` or the code of the rejection."""
         self.peer_log = PeerLog(clock)
         self._clock = clock
-        self._driver: Driver | None = None
-        self._refusal = STARTING
+        self.driver: Driver | None = None
+        """Of the term that serves."""
+        self.refusal = Refusal(STARTING)
+        self._last_refusal = STARTING
         self._held = (False, False)
         self._left = trio.Event()
 
     @property
     def serving(self) -> bool:
         """True while a term serves."""
-        return self._driver is not None
-
-    def refusal(self) -> Rejection | None:
-        """Why no call is served now; None while a term serves."""
-        return None if self._driver is not None else self._refusal
+        return self.driver is not None
 
     # --- connections
 
@@ -72,22 +71,26 @@ class Lobby:
 
     def handle(self, connection: Connection, events: Sequence[Any], now: int | None = None) -> None:
         """Pass on the events of a connection. Raises `TermEnded` when the term ends with them."""
-        driver = self._driver
+        driver = self.driver
         if driver is None or connection.dismissed:
-            self._refuse(events)
+            self.refuse(events)
             return
         driver.handle(events, now)
 
-    def _refuse(self, events: Sequence[Any]) -> None:
+    def refuse(self, events: Sequence[Any]) -> None:
+        """Nobody serves whoever sent these."""
+        refusal = self._last_refusal
         for event in events:
             if type(event) is CallReceived:
                 sink: Any = event.call.sink
-                self.calls[sink.route.name, self._refusal.code.value] += 1
-                sink.reject(self._refusal)
+                if sink is None:  # reset with what was read last
+                    continue
+                self.calls[sink.route.name, refusal.code.value] += 1
+                sink.reject(refusal)
             elif type(event) is WorkerConnected:
                 sink = event.stream.sink
-                self.calls[sink.route.name, self._refusal.code.value] += 1
-                sink.close(self._refusal)
+                self.calls[sink.route.name, refusal.code.value] += 1
+                sink.close(refusal)
 
     def exceeded(self, limit: PeerLimit, peer: str) -> None:
         """A peer has exceeded a limit."""
@@ -97,12 +100,12 @@ class Lobby:
 
     def open(self, driver: Driver) -> None:
         """A term serves from now on."""
-        self._driver = driver
+        self.driver = driver
+        self.refusal.now = None
 
     def lost(self) -> None:
         """The term ended by a fault or lost its store: answer what is open, close the connections a second later."""
-        self._driver = None
-        self._refusal = RESTARTING
+        self._close(RESTARTING)
         self.hold(False, False)
         leave_at = self._clock.now() + SHUTDOWN_LINGER
         for connection in list(self.connections):
@@ -110,10 +113,13 @@ class Lobby:
 
     def shut(self) -> None:
         """A graceful stop is complete: refuse what is still asked, and tell the peers to open nothing new."""
-        self._driver = None
-        self._refusal = STOPPED
+        self._close(STOPPED)
         for connection in list(self.connections):
             connection.drain()
+
+    def _close(self, refusal: Rejection) -> None:
+        self.driver = None
+        self.refusal.now = self._last_refusal = refusal
 
     def finish(self) -> None:
         """Final GOAWAY to everyone; each connection closes when it is written."""

@@ -35,9 +35,9 @@ TaskRef = int | str
 class Call:
     """One call with one request, from that to its reply, or to the end of its stream of events (`Watch`).
 
-    It dies with the call: actions for a closed call are dropped. `sink` belongs to whoever owns the bytes; the service
-    never looks at it. `open` becomes False when the end was released or when the caller went away; everything else is
-    the service's.
+    It dies with the call: actions for a closed call are dropped. `sink` belongs to whoever owns the bytes, and is None
+    when nobody is there any more; the service never looks at it. `open` becomes False when the end was released or when
+    the caller went away; everything else is the service's.
     """
 
     __slots__ = ("budget", "open", "sink", "timer", "wait")

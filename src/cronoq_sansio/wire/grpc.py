@@ -36,7 +36,7 @@ from cronoq_sansio.wire.credit import Credit, Unfinished
 from cronoq_sansio.wire.floods import Bucket, Pieces
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import MessageReader, sole
-from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Outcome, Refused, look
+from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Outcome, Refusal, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall
 from cronoq_sansio.wire.grpc_output import GrpcOutput
 from cronoq_sansio.wire.grpc_refusal import Text
@@ -49,8 +49,6 @@ from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
 from cronoq_sansio.wire.protobuf_codec import Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
-
-Refusal = Callable[[], Rejection | None]
 
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
@@ -72,7 +70,7 @@ class GrpcServer(GrpcOutput):
         waiting: Waiting | None = None,
         calls: dict[Outcome, int] | None = None,
     ) -> None:
-        """`refusal`: asked for each call after its role, before its arguments; why no call is served now, or None.
+        """`refusal`: looked at for each call after its role, before its arguments.
 
         `unfinished`, `waiting`: what all connections of the process hold. `calls`: where calls are counted that fail
         before any event tells of them, and worker streams that end for what came on them; an entry that is missing is
@@ -90,7 +88,7 @@ class GrpcServer(GrpcOutput):
         self.backlog = Backlog(Waiting() if waiting is None else waiting, limits.max_message_bytes)
         super().__init__(connection, limits, Stalls(self._credit.withheld), now)
         self._authenticate = authenticate
-        self._refusal = refusal
+        self._refusal = Refusal() if refusal is None else refusal
         self._outcomes = defaultdict(int) if calls is None else calls
         self.calls: dict[int, QuickCall] = {}
         """Calls that were recognised whole and are not answered."""
@@ -160,11 +158,7 @@ class GrpcServer(GrpcOutput):
         """Nearly always a whole call: one message, not compressed."""
         stream_id, headers, data = whole
         admitted = headers.memo  # it is looked at once for a block that comes again
-        if (
-            type(admitted) is not Admitted
-            or admitted.fault is not None
-            or (self._refusal is not None and self._refusal() is not None)
-        ):
+        if type(admitted) is not Admitted or admitted.fault is not None or self._refusal.now is not None:
             admitted = self._admit(stream_id, headers)
             if admitted is None:
                 return
@@ -177,13 +171,14 @@ class GrpcServer(GrpcOutput):
         if type(request) is Rejection:
             self._reject(stream_id, route, request)
             return
-        quick = QuickCall()
-        quick.connection = self
-        quick.id = stream_id
-        quick.route = route
-        quick.principal = admitted.principal
-        call = quick.call = Call(quick)
-        self.calls[stream_id] = quick
+        call = self.calls[stream_id] = QuickCall()
+        call.sink = call
+        call.open = True
+        call.budget = call.timer = call.wait = None
+        call.connection = self
+        call.id = stream_id
+        call.route = route
+        call.principal = admitted.principal
         deadline = None if admitted.timeout is None else self._now + admitted.timeout
         events.append(CallReceived(call, admitted.principal, request, deadline))  # type: ignore[arg-type]
 
@@ -222,7 +217,7 @@ class GrpcServer(GrpcOutput):
                 self._refuse(stream_id, found)
                 return None
             self.proven = True
-        rejection = (None if self._refusal is None else self._refusal()) or found.fault
+        rejection = self._refusal.now or found.fault
         if rejection is not None:
             self._reject(stream_id, found.route, rejection)
             return None
@@ -434,22 +429,20 @@ class GrpcServer(GrpcOutput):
     def grow(self, quick: QuickCall) -> GrpcStream:
         """A call whose answer has to wait becomes a stream."""
         stream = GrpcStream(self, quick.id, quick.route, quick.principal)
-        stream.call = quick.call
+        stream.call = quick
         stream.remote_ended = True
         self.forget_call(quick)
         self._streams[quick.id] = stream
-        if stream.call is not None:
-            stream.call.sink = stream
+        quick.sink = stream
         return stream
 
     def forget_call(self, quick: QuickCall) -> None:
         """The call is over: its answer is out, or it was reset."""
-        quick.call = None
+        quick.sink = None
         self.calls.pop(quick.id, None)
 
     def _end_call(self, quick: QuickCall, events: list[ServiceEvent]) -> None:
-        if quick.call is not None:
-            events.append(CallEnded(quick.call))
+        events.append(CallEnded(quick))
         self.forget_call(quick)
 
     def drain(self) -> None:
@@ -479,7 +472,7 @@ class GrpcServer(GrpcOutput):
         for stream in self._everybody():
             if stream.call is not None:
                 stream.reject(rejection)
-            elif isinstance(stream, GrpcStream) and stream.worker is not None:
+            elif stream.worker is not None:
                 stream.send(shutdown)
                 stream.worker = None
 
@@ -538,10 +531,10 @@ class GrpcServer(GrpcOutput):
 
     def _end_all(self, why: str, events: list[ServiceEvent]) -> None:
         for stream in self._everybody():
-            if isinstance(stream, QuickCall):
-                self._end_call(stream, events)
-            else:
+            if isinstance(stream, GrpcStream):
                 self._end_stream(stream, why, events)
+            else:
+                self._end_call(stream, events)
         self.clear()
 
     # --- time

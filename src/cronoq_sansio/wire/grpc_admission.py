@@ -24,6 +24,16 @@ _MAX_PATH = 256  #: bytes of a path that an error repeats: a path of one byte, b
 _BAD_TIMEOUT = invalid("grpc-timeout: must be 1 to 8 digits and one of H, M, S, m, u, n")
 
 
+class Refusal:
+    """Whether calls are served at all: one for all connections of a process."""
+
+    __slots__ = ("now",)
+
+    def __init__(self, now: Rejection | None = None) -> None:
+        self.now = now
+        """What every call is told; None while calls are served."""
+
+
 class Admitted:
     """What the headers of a call ask for, by somebody who may."""
 

@@ -6,6 +6,7 @@ peer's windows and the output have room for it; when they do not, the call becom
 
 from typing import TYPE_CHECKING
 
+from cronoq_sansio import limits as fixed
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.messages import Call, Message
 from cronoq_sansio.wire import status
@@ -16,38 +17,41 @@ if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc import GrpcServer
 
 
-class QuickCall:
-    """The `sink` of such a call. All methods do nothing once it is over.
+class QuickCall(Call):
+    """What the service knows of such a call, and its `sink` in one; that is None once the call is over.
 
     Whoever makes one sets everything: a constructor in Python would cost more than all of that.
     """
 
-    __slots__ = ("call", "connection", "id", "principal", "route")
+    __slots__ = ("connection", "id", "principal", "route")
+
+    __init__ = object.__init__
 
     connection: "GrpcServer"
     id: int
     route: Route
     principal: "Principal"
-    call: Call | None
-    """What the service knows of it; None = it is over."""
+
+    @property
+    def call(self) -> Call:
+        """Like that of a `GrpcStream`."""
+        return self
 
     def reply(self, message: Message) -> None:
         """Answer: status OK."""
-        if self.call is None:
-            return
         connection = self.connection
-        if connection.prompt():  # else a peer could have a thousand large answers encoded for nothing
+        http2 = connection.http2
+        # `prompt`, in one piece with this: else a peer could have a thousand large answers encoded for nothing.
+        if http2.unsent < fixed.MAX_PROMPT and not connection.ready and not connection.starved:
             data = self.route.write(message)  # type: ignore[misc]
-            if connection.http2.answer(self.id, status.RESPONSE, data, status.OK):
-                self.call = None  # each knows the other: nothing would be freed before the next collection of garbage
+            if http2.answer(self.id, status.RESPONSE, data, status.OK):
+                self.sink = None  # itself: nothing would be freed before the next collection of garbage
                 del connection.calls[self.id]
                 return
         connection.grow(self).reply(message)
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection."""
-        if self.call is None:
-            return
         connection = self.connection
         connection.http2.send_headers(self.id, status.RESPONSE, status.trailers(rejection), end=True)
         connection.forget_call(self)

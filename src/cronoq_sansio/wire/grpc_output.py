@@ -28,10 +28,13 @@ class GrpcOutput:
         self._limits = limits
         self.stalls = stalls
         self._now = now
-        self._ready: deque[GrpcStream] = deque()
+        self.more = False
+        """What `wants_write` would say right after `take`."""
+        self.ready: deque[GrpcStream] = deque()
+        """Those that have something to send."""
         self._blocked: dict[int, GrpcStream] = {}
         """By stream: those that wait for their own windows …"""
-        self._starved: dict[int, GrpcStream] = {}
+        self.starved: dict[int, GrpcStream] = {}
         """… for that of the connection, oldest first; they count as ready while it is open …"""
         self._narrow: dict[int, GrpcStream] = {}
         """… and until it has room for a whole event, as long as one may go out whole."""
@@ -43,11 +46,11 @@ class GrpcOutput:
     def wants_write(self) -> bool:
         """Whether `take` has something."""
         connection = self.http2
-        if connection.unsent or connection.last_word or self._ready:
+        if connection.unsent or connection.last_word or self.ready:
             return True
-        if not self._starved and not self._narrow:
+        if not self.starved and not self._narrow:
             return False
-        return (len(self._starved) > 0 and connection.window > 0) or (len(self._narrow) > 0 and self._has_room())
+        return (len(self.starved) > 0 and connection.window > 0) or (len(self._narrow) > 0 and self._has_room())
 
     def _has_room(self) -> bool:
         """For the event that has waited longest; what cannot go out whole any more, goes as far as there is room."""
@@ -56,9 +59,11 @@ class GrpcOutput:
 
     def take(self, limit: int) -> bytes:
         """About `limit` bytes to write now; messages are encoded here, as flow control takes them."""
-        if not self._ready and not self._starved and not self._narrow:
-            return self.http2.take(limit)
-        ready, starved, narrow, connection = self._ready, self._starved, self._narrow, self.http2
+        if not self.ready and not self.starved and not self._narrow:
+            data = self.http2.take(limit)
+            self.more = self.http2.unsent > 0
+            return data
+        ready, starved, narrow, connection = self.ready, self.starved, self._narrow, self.http2
         room = limit - connection.unsent
         while room > 0:
             if starved and connection.window > 0:
@@ -81,14 +86,16 @@ class GrpcOutput:
                 self._park(stream)
             elif stream.unsent:
                 self.schedule(stream)
-        return connection.take(limit, more=bool(ready))
+        data = connection.take(limit, more=bool(ready))
+        self.more = self.wants_write()
+        return data
 
     def _park(self, stream: GrpcStream) -> None:
         """The windows have no room for what the stream has to send."""
         if stream.need > self.http2.window:
             self._narrow[stream.id] = stream
         elif self.http2.window <= 0:
-            self._starved[stream.id] = stream
+            self.starved[stream.id] = stream
         else:
             self._blocked[stream.id] = stream
 
@@ -108,14 +115,14 @@ class GrpcOutput:
 
     def prompt(self) -> bool:
         """Whether an answer may be put into the output at once: there is room, and nobody waits for it."""
-        return self.http2.unsent < fixed.MAX_PROMPT and not self._ready and not self._starved
+        return self.http2.unsent < fixed.MAX_PROMPT and not self.ready and not self.starved
 
     def schedule(self, stream: GrpcStream) -> None:
         """The stream has something to send."""
         stream.crowded = False
         if not stream.ready:
             stream.ready = True
-            self._ready.append(stream)
+            self.ready.append(stream)
             self.stalls.arm(self._now)
 
     def count_encoded(self, size: int) -> None:
@@ -134,9 +141,9 @@ class GrpcOutput:
 
     def unpark(self, stream: GrpcStream) -> None:
         """The stream is over: it waits for nothing."""
-        for waiting in (self._blocked, self._starved, self._narrow, self._crowded):
+        for waiting in (self._blocked, self.starved, self._narrow, self._crowded):
             waiting.pop(stream.id, None)
 
     def clear(self) -> None:
         """All streams are over: nobody has a turn."""
-        self._ready.clear()
+        self.ready.clear()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.engine.records import (
@@ -273,7 +274,7 @@ class Harness:
     def answer(self, call: m.Call) -> Any:
         """The message or the rejection that a call got; None so far."""
         action = self.answers.get(call)
-        return None if action is None else action.message if isinstance(action, m.Reply) else action.rejection
+        return None if action is None else action.outcome if isinstance(action, Answer) else action.rejection
 
     def leases(self, stream: m.WorkerStream) -> list[int]:
         """Leases that the worker has."""
@@ -322,10 +323,11 @@ class Harness:
 
     def _check(self, action: Any) -> None:
         assert action.after <= self.durable_through, f"{action} was performed before its step was durable"
-        if isinstance(action, m.Reply | m.Reject):
-            assert action.call not in self.answers, "a call was answered twice"
-            assert not action.call.open and not action.call.budget and action.call.timer is None
-            self.answers[action.call] = action
+        if isinstance(action, Answer | m.Reject):
+            call = action.request if isinstance(action, Answer) else action.call
+            assert call not in self.answers, "a call was answered twice"
+            assert not call.open and not call.budget and call.timer is None
+            self.answers[call] = action
         elif isinstance(action, m.ReadStore):
             self.queries[action.query.number] = action.query
         elif isinstance(action, m.StartEvents):

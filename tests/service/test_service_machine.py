@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.actions import Submitted
+from cronoq_sansio.engine.actions import Answer, Submitted
 from cronoq_sansio.engine.events import (
     CascadesHeld,
     CommitsResumed,
@@ -399,7 +399,7 @@ def check_end(player):
 
 def check_answer(rig, action):
     """What was told of an end is what the store has for good."""
-    message = getattr(action, "message", None)
+    message = action.outcome if isinstance(action, Answer) else None
     result = message.result if isinstance(message, m.SubmitReply) else message
     if isinstance(result, m.TaskResult | m.TaskInfo) and result.status >= 6:
         assert rig.rows[result.task_id].state.status == result.status

@@ -3,13 +3,17 @@
 import pytest
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.errors import Code
 from cronoq_sansio.service import messages as m
 from tests.service.harness import Harness, spec
 
 
 def kinds(performed):
-    return [type(getattr(action, "message", action)).__name__ for action in performed]
+    return [
+        type(action.outcome if isinstance(action, Answer) else getattr(action, "message", action)).__name__
+        for action in performed
+    ]
 
 
 def busy(slots=1, tasks=1):

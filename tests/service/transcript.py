@@ -17,7 +17,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 from cronoq_sansio.clock import MILLISECOND, SECOND
-from cronoq_sansio.engine.actions import Submitted
+from cronoq_sansio.engine.actions import Answer, Submitted
 from cronoq_sansio.engine.events import CommitsResumed, CommitsStalled, Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.engine.records import (
     EdgeResolved,
@@ -275,8 +275,8 @@ class World:
         return lines + [self._show(action) for action in actions]
 
     def _show(self, action: Any) -> str:
-        if isinstance(action, m.Reply):
-            return f"{action.call.sink} <- {_show_message(action.message)}"
+        if isinstance(action, Answer):
+            return f"{action.request.sink} <- {_show_message(action.outcome)}"
         if isinstance(action, m.Reject):
             return f"{action.call.sink} <- {show_rejection(action.rejection)}"
         if isinstance(action, m.StartEvents):

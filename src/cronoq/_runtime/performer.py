@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from cronoq._runtime.drop_log import DropLog
 from cronoq._runtime.worker_log import WorkerLog
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.limits import MAX_LOGGED_LABELS
 from cronoq_sansio.service.messages import (
@@ -21,7 +22,6 @@ from cronoq_sansio.service.messages import (
     ReadStore,
     Registered,
     Reject,
-    Reply,
     SendEvent,
     SendLease,
     SendToWorker,
@@ -61,12 +61,13 @@ class Performer:
         counts = self._counts
         for action in actions:
             kind = type(action)
-            if kind is Reply or kind is Reject or kind is StartEvents:
-                sink: Any = action.call.sink
-                if sink is None:
-                    continue
+            sink: Any
+            if kind is Answer:
+                sink = action.request.sink
             elif kind is SendLease:
                 sink = action.stream.sink
+            elif kind is Reject or kind is StartEvents:
+                sink = action.call.sink
             elif kind is ReadStore:
                 self.ask(action.query)
                 continue
@@ -83,12 +84,14 @@ class Performer:
                 continue
             else:
                 sink = action.stream.sink
+            if sink is None:
+                continue
             connection = sink.connection.owner
             if not connection.touched:
                 self._touch(connection)
             try:
-                if kind is Reply:
-                    sink.reply(action.message)
+                if kind is Answer:
+                    sink.reply(action.outcome)
                     counts[sink.route.name, "ok"] += 1
                 elif kind is SendLease:
                     sink.send(action.lease)

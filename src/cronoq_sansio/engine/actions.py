@@ -5,10 +5,9 @@ to somebody and waits until the step named by its `after` is durable (0 = shows 
 step's type says which is which, so that a mistake is a type error and not a lost task.
 """
 
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from cronoq_sansio.engine.records import Record
-from cronoq_sansio.errors import Rejection
 from cronoq_sansio.values import value
 
 if TYPE_CHECKING:
@@ -51,10 +50,15 @@ class RecurringGone:
 
 @value
 class Answer:
-    """The outcome of a `request` of an event."""
+    """What becomes of a request.
 
-    request: object
-    outcome: Submitted | BatchOutcome | CancelOutcome | RecurringAdded | RecurringGone | Rejection
+    One class for the engine and the service, since nearly every outcome of the engine is told to a caller as it is.
+    """
+
+    request: Any
+    """Of an event of the engine, which never looks at it; for the service that is a `Call`."""
+    outcome: Any
+    """Of the engine: what its event says, or a `Rejection`. Of the service: a `Message`; refusals are `Reject`."""
     after: int
 
 

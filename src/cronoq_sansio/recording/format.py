@@ -23,7 +23,7 @@ from operator import attrgetter
 from typing import Any
 from zlib import crc32
 
-from cronoq_sansio.engine.actions import Step, Submitted
+from cronoq_sansio.engine.actions import Answer, Step, Submitted
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.records import (
     EdgeResolved,
@@ -46,7 +46,6 @@ from cronoq_sansio.service.messages import (
     Message,
     ReadStore,
     Reject,
-    Reply,
     SendEvent,
     SendLease,
     SendToWorker,
@@ -206,7 +205,9 @@ class References:
         """Free the numbers of what these events and this step have ended."""
         for action in step.at_once:
             kind = type(action)
-            if kind is Reply or kind is Reject:
+            if kind is Answer:
+                self._forget(action.request)
+            elif kind is Reject:
                 self._forget(action.call)
             elif kind is CloseWorker:
                 self._forget(action.stream)
@@ -273,7 +274,7 @@ class Said:
         self._sum = 0
         numbers = self._numbers
         self._actions: dict[type, Callable[[Any], Any]] = {
-            Reply: lambda action: ("reply", numbers.get(action.call), message_words(action.message)),
+            Answer: lambda action: ("reply", numbers.get(action.request), message_words(action.outcome)),
             Reject: lambda action: ("reject", numbers.get(action.call), _rejection(action.rejection)),
             StartEvents: lambda action: ("start events", numbers.get(action.call)),
             SendEvent: lambda action: ("event", [numbers.get(call) for call in action.calls], repr(action.event)),

@@ -6,7 +6,7 @@ Unix nanoseconds. The words for recurring schedules are in `messages_recurring.p
 
 from typing import TYPE_CHECKING
 
-from cronoq_sansio.engine.actions import Step, Submitted
+from cronoq_sansio.engine.actions import Answer, Step, Submitted
 from cronoq_sansio.engine.events import (
     CascadesHeld,
     CommitsResumed,
@@ -496,16 +496,7 @@ class StoredPage:
 StoreQuery = FindTask | ListFinished
 
 
-# --- actions. `after` is the step that must be durable first; 0 = none.
-
-
-@value
-class Reply:
-    """Answer a call."""
-
-    call: Call
-    message: Message
-    after: int
+# --- actions. `after` is the step that must be durable first; 0 = none. A call is answered with `Answer`, or refused.
 
 
 @value
@@ -579,7 +570,7 @@ class StopFinished:
 
 
 ServiceAction = (
-    Reply
+    Answer
     | Reject
     | StartEvents
     | SendEvent

@@ -47,7 +47,6 @@ from cronoq_sansio.service.messages import (
     ListWorkers,
     ReadStore,
     Reject,
-    Reply,
     Request,
     SendEvent,
     SendLease,
@@ -183,8 +182,8 @@ class Service:
         leases: list[int] = []
         for action in actions:
             kind = type(action)
-            if kind is Reply or kind is Reject:
-                call = action.call  # type: ignore[union-attr]
+            if kind is Answer or kind is Reject:
+                call = action.request if kind is Answer else action.call  # type: ignore[union-attr]
                 if call.open:
                     close(call)
                     performed.append(action)
@@ -199,7 +198,9 @@ class Service:
 
     def wanted(self, action: HeldAction) -> bool:
         """False when a held action is for a call or a stream that is over, so that it need not be held."""
-        if isinstance(action, Reply | Reject | SubmitStored):
+        if isinstance(action, Answer):
+            return bool(action.request.open)
+        if isinstance(action, Reject | SubmitStored):
             return action.call.open
         if isinstance(action, SendLease):
             return self._workers.expects(action)
@@ -258,9 +259,9 @@ class Service:
             for action in step.once_durable:
                 kind = type(action)
                 if kind is Answer:
-                    call, outcome = action.request, action.outcome
-                    if type(outcome) is Submitted and call.wait is None and call.open:  # nearly always: told as it is
-                        turn.once_durable.append(Reply(call, outcome, action.after))
+                    call = action.request
+                    if type(action.outcome) is Submitted and call.wait is None and call.open:  # nearly always
+                        turn.once_durable.append(action)
                     else:
                         calls.answered(action)
                 elif kind is Dispatch:

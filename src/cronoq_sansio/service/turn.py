@@ -7,10 +7,10 @@ handed out is not touched again.
 
 from typing import Any
 
-from cronoq_sansio.engine.actions import Step
+from cronoq_sansio.engine.actions import Answer, Step
 from cronoq_sansio.engine.events import Event
 from cronoq_sansio.errors import Rejection
-from cronoq_sansio.service.messages import Call, Message, Reject, Reply, ServiceAction
+from cronoq_sansio.service.messages import Call, Message, Reject, ServiceAction
 from cronoq_sansio.service.waits import SubmitStored
 
 HeldAction = ServiceAction | SubmitStored
@@ -32,7 +32,7 @@ class Turn:
 
     def reply(self, call: Call, message: Message, after: int) -> None:
         """Answer `call` once step `after` is durable."""
-        self.once_durable.append(Reply(call, message, after))
+        self.once_durable.append(Answer(call, message, after))
 
     def reject(self, call: Call, rejection: Rejection, after: int = 0) -> None:
         """Refuse `call`: at once when that shows no state, else once step `after` is durable."""

@@ -12,7 +12,7 @@ from itertools import count
 from typing import Any
 
 from cronoq_sansio.clock import SECOND, seconds
-from cronoq_sansio.engine.actions import OccurrenceDropped, Submitted
+from cronoq_sansio.engine.actions import Answer, OccurrenceDropped, Submitted
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.limits import MAX_SCENARIO_EVENTS, MAX_SCENARIO_LIVE, MAX_SCENARIO_TASKS
@@ -24,7 +24,6 @@ from cronoq_sansio.service.messages import (
     CallReceived,
     CloseWorker,
     Reject,
-    Reply,
     SendLease,
     SendToWorker,
     Submit,
@@ -222,7 +221,7 @@ class Run:
             kind = type(action)
             if kind is SendLease:
                 leases.append(action)  # after the replies: they say how long the tasks of this step run
-            elif kind is Reply:
+            elif kind is Answer:
                 self._answered(action)
             elif kind is Reject:
                 origin, _ = action.call.sink
@@ -237,12 +236,12 @@ class Run:
         for action in leases:
             self._send(action)
 
-    def _answered(self, reply: Reply) -> None:
-        message = reply.message
+    def _answered(self, answer: Answer) -> None:
+        message = answer.outcome
         assert type(message) is Submitted
         live = self.count.live.get(message.task_id)
         if live is not None:
-            sink: Any = reply.call.sink
+            sink: Any = answer.request.sink
             _, (live.duration, live.fails) = sink
 
     def _send(self, action: SendLease) -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.errors import Code
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
@@ -268,18 +269,18 @@ class Callers:
 
     # --- answers
 
-    def replied(self, node: "Node", action: m.Reply) -> None:
+    def replied(self, node: "Node", action: Answer) -> None:
         """A call is answered."""
-        ask: Any = action.call.sink
+        ask: Any = action.request.sink
         world = self._world
-        message = action.message
+        message = action.outcome
         world.words += ask.number + 64 * getattr(message, "task_id", 0) + getattr(message, "status", 0)
         world.ledger.replied(node, ask, message)
         node.asks.pop(ask, None)
         if world.on("reply lost") and world.strikes("reply lost", ask.op):
             self._remember(ask)
-        elif type(action.message) is m.TaskPage and ask.pages:
-            self._next_page(node, ask, action.message)
+        elif type(message) is m.TaskPage and ask.pages:
+            self._next_page(node, ask, message)
 
     def _next_page(self, node: "Node", ask: Ask, page: m.TaskPage) -> None:
         """Somebody who wants the whole list asks for the next page."""

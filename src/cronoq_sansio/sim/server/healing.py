@@ -20,6 +20,7 @@ the last fixed start, and the rest of the promises is looked at when all is quie
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.errors import Code
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.messages_recurring import RemoveRecurring
@@ -243,12 +244,12 @@ class Healing:
     def _witness(self) -> None:
         """Hear what is said to callers and workers, after those who always hear it."""
         performers = self.world.performers
-        for kind, hear in ((m.Reply, self._replied), (m.Reject, self._rejected), (m.SendEvent, self._event)):
+        for kind, hear in ((Answer, self._replied), (m.Reject, self._rejected), (m.SendEvent, self._event)):
             performers[kind] = _both(performers[kind], hear)
         performers[m.SendToWorker] = _both(self._worker_told, performers[m.SendToWorker])
 
-    def _replied(self, _node: Node, action: m.Reply) -> None:
-        self._waits.pop(action.call.sink, None)  # type: ignore[call-overload]
+    def _replied(self, _node: Node, action: Answer) -> None:
+        self._waits.pop(action.request.sink, None)
 
     def _rejected(self, _node: Node, action: m.Reject) -> None:
         ask: Any = action.call.sink

@@ -18,6 +18,7 @@ from random import Random
 from typing import Any
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.engine.events import TimerFired
 from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service import messages as m
@@ -100,8 +101,8 @@ class Side(ServerWorld):
     def hear(self, action: Any) -> None:
         """Write down what the tenant is told."""
         kind, plain = type(action), self.names.plain
-        if kind is m.Reply:
-            self._line(action.call.sink, plain(action.message))
+        if kind is Answer:
+            self._line(action.request.sink, plain(action.outcome))
         elif kind is m.Reject:
             self._line(action.call.sink, plain(action.rejection))
         elif kind is m.StartEvents:
@@ -189,7 +190,8 @@ class Loaded(Side):
 
     def hear(self, action: Any) -> None:
         """Write down what the tenant is told; tell the neighbour the rest."""
-        call_or_stream = getattr(action, "call", None) or getattr(action, "stream", None)
+        names = ("request", "call", "stream")
+        call_or_stream = next((getattr(action, name) for name in names if hasattr(action, name)), None)
         if call_or_stream is None or call_or_stream.sink in self._mine:
             super().hear(action)
         else:

@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.sim.lockstep.transcript import schedule_text, seconds_since, spec_text
 from cronoq_sansio.spec import RecurringSpec, TaskSpec, TaskStatus
@@ -84,7 +85,7 @@ def action_text(action: Any) -> str:
 
 
 _ACTIONS: dict[type, Callable[[Any], str]] = {
-    m.Reply: lambda action: f"{action.call.sink} gets {text(action.message)}",
+    Answer: lambda action: f"{action.request.sink} gets {text(action.outcome)}",
     m.Reject: lambda action: (
         f"{action.call.sink} is refused: {action.rejection.code.value}, {action.rejection.message}"
     ),

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine.actions import Submitted
+from cronoq_sansio.engine.actions import Answer, Submitted
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.spec import Condition, Dependency, RetryOverride, Scheduling, TaskSpec
 
@@ -38,8 +38,8 @@ class Neighbour:
 
     def heard(self, action: Any) -> None:
         """It is told something."""
-        if type(action) is m.Reply and isinstance(action.message, Submitted | m.SubmitReply):
-            self._known.append(action.message.task_id)
+        if type(action) is Answer and isinstance(action.outcome, Submitted | m.SubmitReply):
+            self._known.append(action.outcome.task_id)
             del self._known[:-KNOWN]
 
     # --- acts

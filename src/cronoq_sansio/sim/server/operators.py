@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from cronoq_sansio.clock import SECOND
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.engine.events import Stalled, WallClockMoved
 from cronoq_sansio.engine.records import LoadedRecord, TaskDamaged, TaskLoaded
 from cronoq_sansio.errors import Code, Rejection
@@ -208,7 +209,7 @@ class Operators:
             return  # everything was healed before it happened
         kind = type(action)
         told = "leases" if kind is m.SendLease else "events" if kind is m.SendEvent else "aborts"
-        if kind is m.Reply or kind is m.Reject:
+        if kind is Answer or kind is m.Reject:
             told = "replies"
         if told != self._last_word:
             node.doomed = 1

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any, Protocol
 
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.engine.engine import Engine
 from cronoq_sansio.outbox import Outbox
 from cronoq_sansio.service import messages as m
@@ -147,7 +148,7 @@ class ServerWorld:
     def _performers(self) -> dict[type, Callable[[Node, Any], None]]:
         """Who hears of which action of a term."""
         return {
-            m.Reply: self.callers.replied,
+            Answer: self.callers.replied,
             m.Reject: self.callers.rejected,
             m.StartEvents: self.callers.started,
             m.SendEvent: self.callers.told,

@@ -116,7 +116,7 @@ def test_500_parallel_calls_over_a_limit_of_100() -> None:
             peer.call(waiting.pop())
         for event in reversed(peer.exchange()):
             event.call.sink.reply(Submitted(len(answered) + 1, False))
-            answered[event.call.sink.id] = len(answered) + 1
+            answered[event.call.id] = len(answered) + 1
         peer.exchange()
     assert len(answered) == 500 and not peer.server.closed
     for stream_id, number in answered.items():

@@ -92,6 +92,8 @@ class Calls:
         self._results = results
         self._drive = drive
         self._waits = Waits()
+        self.awaited = self._waits.by_task
+        """Ids of tasks for whose end somebody waits."""
         self._lookups = Lookups()
         self._watches = watches
         self._listings = Listings(engine, settings, turn, results, self._lookups, drive, volatile=volatile)

@@ -148,7 +148,8 @@ class OutputCache:
     def __init__(self, capacity: int, budget: int) -> None:
         self._capacity = capacity
         self._budget = budget
-        self._entries: dict[int, OutputEntry] = {}
+        self._entries: dict[int, tuple[bytes, str, int]] = {}
+        """Output, content type, `after`: put into words when somebody asks, like the rows of `InfoCache`."""
         self._order: deque[int] = deque()
         self.size = 0
         """Bytes of all outputs that are kept."""
@@ -162,23 +163,24 @@ class OutputCache:
         if not self._capacity or size > self._budget:
             return
         order.append(task_id)
-        self._entries[task_id] = OutputEntry(output, content_type, after)
+        self._entries[task_id] = output, content_type, after
         self.size = size = self.size + size
         if len(order) > self._capacity or size > self._budget:
             self._drop_oldest()
 
     def _drop_oldest(self) -> None:
         while len(self._order) > self._capacity or self.size > self._budget:
-            self.size -= len(self._entries.pop(self._order.popleft()).output)
+            self.size -= len(self._entries.pop(self._order.popleft())[0])
 
     def get(self, task_id: int) -> OutputEntry | None:
         """The output of a task, while it is kept."""
-        return self._entries.get(task_id)
+        entry = self._entries.get(task_id)
+        return None if entry is None else OutputEntry(*entry)
 
     def check_invariants(self) -> None:
         """Never above count or bytes."""
         assert len(self._order) == len(self._entries) <= self._capacity
-        assert self.size == sum(len(entry.output) for entry in self._entries.values()) <= self._budget
+        assert self.size == sum(len(output) for output, _, _ in self._entries.values()) <= self._budget
 
 
 @value

@@ -268,8 +268,10 @@ class Service:
                     self._workers.dispatches.append(action)
                 elif kind is TaskEnded:
                     self._results.add(action)
-                    calls.task_ended(action)
-                    self._watches.ended(action)
+                    if calls.awaited:
+                        calls.task_ended(action)
+                    if self._watches.open:
+                        self._watches.ended(action)
                 else:
                     assert type(action) is TaskMoved
                     self._watches.moved(action)

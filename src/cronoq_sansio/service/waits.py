@@ -62,10 +62,11 @@ class Waiting(Asking):
 class Waits:
     """Every attached wait, by task."""
 
-    __slots__ = ("_by_task", "_count")
+    __slots__ = ("_count", "by_task")
 
     def __init__(self) -> None:
-        self._by_task: dict[int, dict[Call, Waiting]] = {}
+        self.by_task: dict[int, dict[Call, Waiting]] = {}
+        """Never replaced."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -74,22 +75,22 @@ class Waits:
     def attach(self, call: Call, waiting: Waiting, task_id: int) -> None:
         """The call waits for the end of a live task from now on."""
         waiting.task_id = task_id
-        self._by_task.setdefault(task_id, {})[call] = waiting
+        self.by_task.setdefault(task_id, {})[call] = waiting
         self._count += 1
 
     def withdraw(self, call: Call, waiting: Waiting) -> None:
         """The call does not wait any more. Does nothing when it did not."""
-        waiters = self._by_task.get(waiting.task_id)
+        waiters = self.by_task.get(waiting.task_id)
         if waiters is None or waiters.pop(call, None) is None:
             return
         if not waiters:
-            del self._by_task[waiting.task_id]
+            del self.by_task[waiting.task_id]
         waiting.task_id = 0
         self._count -= 1
 
     def take(self, task_id: int) -> dict[Call, Waiting] | None:
         """The task has ended: everyone who waited for it, in the order of arrival; None for nobody."""
-        waiters = self._by_task.pop(task_id, None)
+        waiters = self.by_task.pop(task_id, None)
         if waiters is not None:
             self._count -= len(waiters)
             for waiting in waiters.values():
@@ -98,18 +99,18 @@ class Waits:
 
     def take_all(self) -> list[Call]:
         """The term ends: everyone who waits, in the order in which the tasks were first waited for."""
-        calls = [call for waiters in self._by_task.values() for call in waiters]
-        for waiters in self._by_task.values():
+        calls = [call for waiters in self.by_task.values() for call in waiters]
+        for waiters in self.by_task.values():
             for waiting in waiters.values():
                 waiting.task_id = 0
-        self._by_task.clear()
+        self.by_task.clear()
         self._count = 0
         return calls
 
     def check_invariants(self) -> None:
         """Every wait belongs to an open call that names it, under its task."""
-        assert self._count == sum(map(len, self._by_task.values()))
-        for task_id, waiters in self._by_task.items():
+        assert self._count == sum(map(len, self.by_task.values()))
+        for task_id, waiters in self.by_task.items():
             assert waiters, "a task without waiters stays in the table"
             for call, waiting in waiters.items():
                 assert call.open and call.wait is waiting and waiting.task_id == task_id

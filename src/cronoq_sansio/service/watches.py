@@ -115,7 +115,7 @@ class Watches:
     def __init__(self, engine: "Engine", turn: Turn) -> None:
         self._engine = engine
         self._turn = turn
-        self._open: dict[Call, Watch] = {}
+        self.open: dict[Call, Watch] = {}
         self._cut: dict[Call, None] = {}
         """Those that lost their events, until the outbox lets them be told so."""
         self._ends = Filters()
@@ -128,7 +128,7 @@ class Watches:
         """When the bucket of deliveries is full again; the further ahead, the less is in it."""
 
     def __len__(self) -> int:
-        return len(self._open) + len(self._cut)
+        return len(self.open) + len(self._cut)
 
     def received(self, call: Call, request: Request) -> None:
         """A caller wants events from now on."""
@@ -138,7 +138,7 @@ class Watches:
                 self._turn.reject(call, Rejection(Code.UNKNOWN_POOL, f"unknown pool {pool!r}"))
                 return
         call.wait = Watcher(request)
-        self._open[call] = request
+        self.open[call] = request
         self._ends.add(call, request)
         if request.all_transitions:
             self._moves.add(call, request)
@@ -155,7 +155,7 @@ class Watches:
             self._forget(call, watcher.request)
 
     def _forget(self, call: Call, request: Watch) -> None:
-        del self._open[call]
+        del self.open[call]
         self._ends.remove(call, request)
         if request.all_transitions:
             self._moves.remove(call, request)
@@ -182,9 +182,7 @@ class Watches:
             self._send(calls, event, moved.after)
 
     def ended(self, ended: TaskEnded) -> None:
-        """A task has ended."""
-        if not self._open:
-            return
+        """A task has ended, and somebody watches something (`open`)."""
         task = ended.task
         spec = task.spec
         calls = self._ends.interested(task.id, spec.pool, spec.key)
@@ -209,14 +207,14 @@ class Watches:
 
     def all(self) -> list[Call]:
         """Every open watch, in the order in which they came."""
-        return list(self._open)
+        return list(self.open)
 
     def check_invariants(self) -> None:
         """Every watch is an open call that names it, and the indexes hold exactly these."""
-        for call, request in self._open.items():
+        for call, request in self.open.items():
             assert call.open and type(call.wait) is Watcher and call.wait.request is request
-        self._ends.check_invariants(self._open)
-        moving = {call: request for call, request in self._open.items() if request.all_transitions}
+        self._ends.check_invariants(self.open)
+        moving = {call: request for call, request in self.open.items() if request.all_transitions}
         self._moves.check_invariants(moving)
         assert self._moving == len(moving)
 

@@ -409,7 +409,9 @@ class Workers:
             return False
         group = session.group
         assert group is not None
-        self._forget(lease_id)
+        del self._owners[lease_id]  # as in `_forget`
+        if self._refusals:
+            self._refusals.pop(lease_id, None)
         if group.empty(session, lease_id):
             self._tell_capacity(group)
         return True

@@ -50,12 +50,12 @@ def varint(number: int) -> bytes:
     """A number from 0 to 2^64 - 1. Ids that follow each other have all bytes but one in common: they are remembered."""
     if number < 0x80:
         return SHORT[number]
-    rest = _rest.get(number >> 7)
+    rest = REST.get(number >> 7)
     if rest is None:
         rest = _write(number >> 7)
-        if len(_rest) >= _MAX_REST:
-            _rest.clear()
-        _rest[number >> 7] = rest
+        if len(REST) >= _MAX_REST:
+            REST.clear()
+        REST[number >> 7] = rest
     return MORE[number & 0x7F] + rest
 
 
@@ -68,7 +68,7 @@ def _write(number: int) -> bytes:
     return bytes(out)
 
 
-_rest: dict[int, bytes] = {}
-"""By all bits of a number but the last 7."""
+REST: dict[int, bytes] = {}
+"""All bits of a number but the last 7, by these; what `varint` has written lately."""
 _MAX_REST = 1_024
 MORE = [bytes((number | 0x80,)) for number in range(0x80)]  #: the last 7 bits of a number, and more follow

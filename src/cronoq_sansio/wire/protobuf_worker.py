@@ -37,7 +37,7 @@ from cronoq_sansio.service.messages import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_POOL, TaskSpec
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.protobuf_bytes import LENGTH, SHORT, VARINT, Only, tag, varint
+from cronoq_sansio.wire.protobuf_bytes import LENGTH, MORE, REST, SHORT, VARINT, Only, tag, varint
 
 _EMPTY = EmptyMessage()
 _complete_alone = Only(tag(3, LENGTH))  #: in `WorkerMessage`
@@ -123,7 +123,7 @@ def encode_for_worker(message: ToWorker | Lease) -> bytes:
     """One `ServerMessage`. In that of a lease everything is set that the task has.
 
     A lease's numbers, payload and key are written here; what it has in common with the leases of other tasks is
-    remembered. Fields need not be in the order of their numbers.
+    remembered. Fields need not be in the order of their numbers. What `varint` does is done here where it is short.
     """
     if type(message) is not Lease:
         return _encode_words(message)  # type: ignore[arg-type]
@@ -145,13 +145,13 @@ def encode_for_worker(message: ToWorker | Lease) -> bytes:
                 _tails[alike] = found
         tail = found
     payload, attempt = spec.payload, lease.attempt
-    size = len(payload)
+    size, lease_id, task_id = len(payload), lease.id, task.id
     inside = b"".join(
         (
             _LEASE_ID,
-            varint(lease.id),
+            MORE[lease_id & 0x7F] + REST[lease_id >> 7] if lease_id >> 7 in REST else varint(lease_id),
             _TASK_ID,
-            varint(task.id),
+            MORE[task_id & 0x7F] + REST[task_id >> 7] if task_id >> 7 in REST else varint(task_id),
             _ATTEMPT,
             SHORT[attempt] if attempt < 0x80 else varint(attempt),
             _PAYLOAD,
@@ -163,7 +163,8 @@ def encode_for_worker(message: ToWorker | Lease) -> bytes:
     if spec.key:
         key = spec.key.encode()
         inside += _KEY + varint(len(key)) + key
-    return _LEASE + varint(len(inside)) + inside
+    size = len(inside)
+    return _LEASE + (MORE[size & 0x7F] + SHORT[size >> 7] if 0x80 <= size < 0x4000 else varint(size)) + inside
 
 
 def _tail(spec: TaskSpec, lease_ttl: int) -> bytes:

@@ -115,8 +115,8 @@ def test_500_parallel_calls_over_a_limit_of_100() -> None:
         while waiting and peer.client.open_outbound_streams < peer.client.remote_settings.max_concurrent_streams:
             peer.call(waiting.pop())
         for event in reversed(peer.exchange()):
-            event.call.sink.reply(Submitted(len(answered) + 1, False))
-            answered[event.call.id] = len(answered) + 1
+            number = answered[event.call.sink.id] = len(answered) + 1
+            event.call.sink.reply(Submitted(number, False))
         peer.exchange()
     assert len(answered) == 500 and not peer.server.closed
     for stream_id, number in answered.items():

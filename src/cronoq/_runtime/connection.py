@@ -249,7 +249,10 @@ class Connection:
                     if transport.unsent and self._writer is None:
                         self._write_later(b"")  # what TLS itself has to say
                     await transport.wait_readable()
-                    data = transport.try_receive(self._portion)
+                    try:
+                        data = transport.recv(self._portion)
+                    except BlockingIOError:
+                        continue
                     if data:
                         received(data)
                     elif data is not None:
@@ -353,7 +356,10 @@ class Connection:
             data = machine.take(WRITE_SIZE)
             if not data:
                 return
-            sent = transport.try_send(data)
+            try:
+                sent = transport.send(data)
+            except BlockingIOError:
+                sent = 0
             if sent < len(data) or transport.unsent:
                 self._write_later(memoryview(data)[sent:])
                 return

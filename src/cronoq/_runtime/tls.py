@@ -12,7 +12,7 @@
 """
 
 import ssl
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import trio
 
@@ -111,6 +111,16 @@ class TlsTransport:
             raise
         self._arrived = True  # the end, which the next call tells
         return b"".join(parts)
+
+    @property
+    def send(self) -> Callable[[bytes | memoryview], int]:
+        """`try_send`."""
+        return self.try_send
+
+    @property
+    def recv(self) -> Callable[[int], bytes | None]:
+        """`try_receive`."""
+        return self.try_receive
 
     async def wait_readable(self) -> None:
         """Until `try_receive` has something to say."""

@@ -32,6 +32,14 @@ class Transport(Protocol):
     def try_receive(self, most: int = READ_SIZE) -> bytes | None:
         """What has arrived, about `most` bytes; `b""` at the end, None when nothing is there yet."""
 
+    @property
+    def send(self) -> Callable[[bytes | memoryview], int]:
+        """`try_send`, which may raise `BlockingIOError` where that returns 0: of a socket there is no cheaper one."""
+
+    @property
+    def recv(self) -> Callable[[int], bytes | None]:
+        """`try_receive`, which may raise `BlockingIOError` where that returns None."""
+
     def wait_readable(self) -> Awaitable[None]:
         """Until `try_receive` has something to say."""
 
@@ -65,7 +73,7 @@ class SocketTransport:
         self._socket = connected
         self.recv = connected.recv
         self.send = connected.send
-        self.wait_readable = partial(trio.lowlevel.wait_readable, connected)
+        self.wait_readable = partial(trio.lowlevel.wait_readable, connected.fileno())
         """Until the socket is readable. Trio's own awaitable: a coroutine around it would be resumed with each read."""
 
     def try_send(self, data: bytes | memoryview) -> int:
@@ -95,6 +103,7 @@ class SocketTransport:
         if self._socket.fileno() >= 0:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
+            self.wait_readable = partial(trio.lowlevel.wait_readable, self._socket)  # its number is another's soon
 
 
 class _Pipe:
@@ -133,6 +142,16 @@ class MemoryTransport:
         if taken:
             pipe.changed.unpark_all()
         return len(taken)
+
+    @property
+    def send(self) -> Callable[[bytes | memoryview], int]:
+        """`try_send`."""
+        return self.try_send
+
+    @property
+    def recv(self) -> Callable[[int], bytes | None]:
+        """`try_receive`."""
+        return self.try_receive
 
     def try_receive(self, most: int = READ_SIZE) -> bytes | None:
         """Take what has arrived. `ConnectionResetError` when the peer has broken the connection."""

@@ -121,7 +121,7 @@ def _check_pool(engine: "Engine", pool: Pool, pending: list[Task]) -> None:
     assert pool.pending_by_class == by_class, f"pool {name}: by class"
     ids = list(pool.ids.after(0))
     assert ids == sorted(set(ids)), f"pool {name}: the ids of its tasks are not ascending"
-    assert len(ids) <= pool.ids._full, f"pool {name}: more ids than the list may have"
+    assert len(ids) <= pool.ids.full, f"pool {name}: more ids than the list may have"
     queued: list[int] = []
     for lane in pool.every_lane():
         ids = [task.id for task in lane.tasks()]

@@ -26,39 +26,41 @@ if TYPE_CHECKING:
 class LiveIds:
     """Ids of the live tasks of one pool, ascending. `live` holds every live task of the engine by id."""
 
-    __slots__ = ("_full", "_ids", "_live")
+    __slots__ = ("_live", "full", "ids")
 
     def __init__(self, live: Mapping[int, Task]) -> None:
         self._live = live
-        self._ids: list[int] = []
-        self._full = 2 * MAX_LANE_GARBAGE
+        self.ids: list[int] = []
+        """Ended ones among them."""
+        self.full = 2 * MAX_LANE_GARBAGE
         """Beyond this length the list is cleaned."""
 
     def __len__(self) -> int:
-        return len(self._ids)
+        return len(self.ids)
 
     def add(self, task_id: int) -> None:
         """A live task above all that were here."""
-        ids = self._ids
+        ids = self.ids
         ids.append(task_id)
-        if len(ids) > self._full:
-            self._clean()
+        if len(ids) > self.full:
+            self.clean()
 
     def tidy(self, live: int) -> None:
         """So many tasks of the pool live: clean the list if the others are the majority."""
-        if len(self._ids) > 2 * live + MAX_LANE_GARBAGE:
-            self._clean()
+        if len(self.ids) > 2 * live + MAX_LANE_GARBAGE:
+            self.clean()
 
     def after(self, task_id: int) -> Iterator[int]:
         """Ids above `task_id`, ascending, ended ones among them."""
-        ids = self._ids
+        ids = self.ids
         for position in range(bisect_right(ids, task_id), len(ids)):
             yield ids[position]
 
-    def _clean(self) -> None:
+    def clean(self) -> None:
+        """Forget those that have ended."""
         live = self._live
-        self._ids = [task_id for task_id in self._ids if task_id in live]
-        self._full = 2 * (len(self._ids) + MAX_LANE_GARBAGE)
+        self.ids = [task_id for task_id in self.ids if task_id in live]
+        self.full = 2 * (len(self.ids) + MAX_LANE_GARBAGE)
 
 
 def page(

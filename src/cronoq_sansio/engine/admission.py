@@ -32,7 +32,7 @@ from cronoq_sansio.engine.task import Task
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_CYCLE_WALK, MAX_DEMANDS, MESSAGE_HEADROOM
 from cronoq_sansio.spec import RetryPolicy, TaskSpec, with_times_at
-from cronoq_sansio.values import value
+from cronoq_sansio.values import blank, value
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -69,11 +69,18 @@ def submit(engine: "Engine", event: TaskSubmitted) -> None:
         pool = engine.pools.get(spec.pool)
         if pool is not None and overload.fits(engine, pool, spec.priority, spec.size):  # nothing else could be wrong
             task_id = lifecycle.enter(engine, spec, pool)
-            engine.step.once_durable.append(Answer(event.request, Submitted(task_id, False), engine.number))
+            outcome = blank(Submitted)
+            outcome.task_id = task_id
+            outcome.duplicate = False
+            answer = blank(Answer)
+            answer.request = event.request
+            answer.outcome = outcome
+            answer.after = engine.number
+            engine.step.once_durable.append(answer)
             return
-    answer = (_duplicate(engine, spec) if spec.key else None) or _submit_new(engine, event)
-    if answer is not None:
-        engine.step.once_durable.append(Answer(event.request, *answer))
+    found = (_duplicate(engine, spec) if spec.key else None) or _submit_new(engine, event)
+    if found is not None:
+        engine.step.once_durable.append(Answer(event.request, *found))
 
 
 def _submit_new(engine: "Engine", event: TaskSubmitted) -> tuple[Submitted | Rejection, int] | None:

@@ -18,6 +18,7 @@ from cronoq_sansio.engine.labels import Group
 from cronoq_sansio.engine.records import Edge, OutputStored, TaskChanged, TaskFinished, TaskInserted
 from cronoq_sansio.engine.task import Lease, Task
 from cronoq_sansio.spec import MissPolicy, TaskSpec, TaskStatus
+from cronoq_sansio.values import blank
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -107,8 +108,17 @@ def enter(engine: "Engine", spec: TaskSpec, pool: Pool) -> int:
     tasks.payload_bytes += spec.size
     if spec.key:
         tasks.keys[spec.key] = task
-    pool.ids.add(task_id)
-    step.writes.append(TaskInserted(task_id, spec, task.max_attempts, task.created))
+    ids = pool.ids
+    ids.ids.append(task_id)
+    if len(ids.ids) > ids.full:
+        ids.clean()
+    record = blank(TaskInserted)
+    record.task_id = task_id
+    record.spec = spec
+    record.max_attempts = task.max_attempts
+    record.arrival = task.created
+    record.edges = ()
+    step.writes.append(record)
     engine.totals.submitted += 1
     pool.arrivals += 1
     if task.plan is None and not pool.in_play:

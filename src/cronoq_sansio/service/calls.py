@@ -58,6 +58,7 @@ from cronoq_sansio.service.waits import SubmitStored, Waiting, Waits
 from cronoq_sansio.service.watches import Watcher, Watches
 from cronoq_sansio.settings import Settings
 from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.values import blank
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -120,9 +121,9 @@ class Calls:
 
     # --- events
 
-    def received(self, event: CallReceived) -> None:
+    def received(self, received: CallReceived) -> None:
         """A call: let it in, or refuse it at once."""
-        call, request, deadline = event.call, event.request, event.deadline
+        call, request, deadline = received.call, received.request, received.deadline
         if type(request) is Submit and deadline is None and not request.wait and self._gate.open:
             budget = self._for_requests
             if budget.open < budget.limit:  # the same as below, for nearly every call
@@ -130,7 +131,11 @@ class Calls:
                 budget.open += 1
                 if not self._volatile:  # such a store holds no answer back: the call is over when its step is
                     self._fresh.append(call)
-                self._turn.events.append(TaskSubmitted(call, request.spec))
+                event = blank(TaskSubmitted)
+                event.request = call
+                event.spec = request.spec
+                event.may_wait = False
+                self._turn.events.append(event)
                 return
         turn = self._turn
         refusal = None if self._gate.open else self._gate.refusal(request)

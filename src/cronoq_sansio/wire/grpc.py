@@ -29,6 +29,7 @@ from cronoq_sansio.service.messages import (
     WorkerStream,
 )
 from cronoq_sansio.settings import LimitSettings
+from cronoq_sansio.values import blank
 from cronoq_sansio.wire import http2_events as http2
 from cronoq_sansio.wire import peer_limits, status
 from cronoq_sansio.wire.backlog import Backlog, Waiting
@@ -178,9 +179,12 @@ class GrpcServer(GrpcOutput):
         call.connection = self
         call.id = stream_id
         call.route = route
-        call.principal = admitted.principal
-        deadline = None if admitted.timeout is None else self._now + admitted.timeout
-        events.append(CallReceived(call, admitted.principal, request, deadline))  # type: ignore[arg-type]
+        event = blank(CallReceived)
+        event.call = call
+        event.principal = call.principal = admitted.principal
+        event.request = request
+        event.deadline = None if admitted.timeout is None else self._now + admitted.timeout
+        events.append(event)
 
     def _on_request(self, event: http2.Request, events: list[ServiceEvent]) -> None:
         admitted = self._admit(event.stream_id, event.headers)

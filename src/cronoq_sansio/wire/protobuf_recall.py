@@ -21,6 +21,7 @@ from cronoq_sansio.limits import MAX_RECALLED, MAX_RECALLED_SIZE, MESSAGE_HEADRO
 from cronoq_sansio.service.messages import Submit
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import TaskSpec
+from cronoq_sansio.values import blank
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import PREFIX_SIZE, sole
 from cronoq_sansio.wire.protobuf_bytes import LENGTH, MAX_INSIDE, VARINT, Only, tag
@@ -63,20 +64,23 @@ class Recall:
             received = len(content) - PREFIX_SIZE
             if found is not None and found[0] is limits and received <= found[1]:
                 known = found[2]
-                spec = TaskSpec(
-                    content[start:end],
-                    known.content_type,
-                    known.kind,
-                    known.pool,
-                    known.priority,
-                    key,
-                    known.timeout,
-                    known.retry,
-                    known.tags,
-                    received,
-                    known.scheduling,
-                )
-                return Submit(spec, False, None)
+                spec = blank(TaskSpec)
+                spec.payload = content[start:end]
+                spec.content_type = known.content_type
+                spec.kind = known.kind
+                spec.pool = known.pool
+                spec.priority = known.priority
+                spec.key = key
+                spec.timeout = known.timeout
+                spec.retry = known.retry
+                spec.tags = known.tags
+                spec.size = received
+                spec.scheduling = known.scheduling
+                submit = blank(Submit)
+                submit.spec = spec
+                submit.wait = False
+                submit.wait_timeout = None
+                return submit  # type: ignore[no-any-return]
         message = sole(content, limits.max_message_bytes)
         if message is None:
             return None

@@ -282,10 +282,21 @@ def start(engine: "Engine", task: Task, group: Group) -> None:
     engine.totals.dispatched += 1
     step = engine.step
     task.stored = number = step.number
-    step.writes.append(TaskChanged(task.id, RUNNING, attempt, 0, task.first_started, started, task.message))
+    record = blank(TaskChanged)
+    record.task_id = task.id
+    record.status = RUNNING
+    record.attempt = attempt
+    record.due = 0
+    record.first_started = task.first_started
+    record.last_started = started
+    record.message = task.message
+    step.writes.append(record)
     if engine.watched:
         _tell(engine, task, RUNNING)
-    step.once_durable.append(Dispatch(lease, number))
+    dispatch = blank(Dispatch)
+    dispatch.lease = lease
+    dispatch.after = number
+    step.once_durable.append(dispatch)
 
 
 def take_back(engine: "Engine", lease: Lease) -> None:
@@ -347,8 +358,21 @@ def succeed(engine: "Engine", lease: Lease, output: bytes, content_type: str) ->
     task.stored = number = step.number
     engine.tasks.retire(task, now)
     engine.totals.succeeded += 1
-    writes.append(TaskFinished(task.id, SUCCEEDED, task.attempt, task.first_started, task.last_started, finished, ""))
-    step.once_durable.append(TaskEnded(task, output, content_type, number))
+    record = blank(TaskFinished)
+    record.task_id = task.id
+    record.status = SUCCEEDED
+    record.attempt = task.attempt
+    record.first_started = task.first_started
+    record.last_started = task.last_started
+    record.finished = finished
+    record.message = ""
+    writes.append(record)
+    ended = blank(TaskEnded)
+    ended.task = task
+    ended.output = output
+    ended.content_type = content_type
+    ended.after = number
+    step.once_durable.append(ended)
 
 
 def fail(engine: "Engine", lease: Lease, message: str, *, permanent: bool = False, retry_after: int = 0) -> None:

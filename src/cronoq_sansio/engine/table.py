@@ -10,6 +10,7 @@ from collections import deque
 from cronoq_sansio.engine.task import Retained, Task
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import weight
+from cronoq_sansio.values import blank
 
 
 class TaskTable:
@@ -79,7 +80,13 @@ class TaskTable:
             del self.keys[key]
         if self._retention_max:
             task_id, finished = task.id, self.finished
-            retained = Retained(task_id, spec.pool, key, task.status, now + self._retention, task.stored)
+            retained = blank(Retained)
+            retained.task_id = task_id
+            retained.pool = spec.pool
+            retained.key = key
+            retained.status = task.status
+            retained.expires = now + self._retention
+            retained.stored = task.stored
             self._retained[task_id] = retained
             finished.append(retained)
             if key:

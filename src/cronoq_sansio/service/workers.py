@@ -76,6 +76,7 @@ from cronoq_sansio.service.worker_session import (
     Stop,
 )
 from cronoq_sansio.settings import Settings
+from cronoq_sansio.values import blank
 
 if TYPE_CHECKING:
     from cronoq_sansio.engine.engine import Engine
@@ -232,7 +233,11 @@ class Workers:
                 continue
             group.fill(session, lease)
             owners[lease_id] = session
-            said.append(SendLease(session.stream, lease, dispatch.after))
+            action = blank(SendLease)
+            action.stream = session.stream
+            action.lease = lease
+            action.after = dispatch.after
+            said.append(action)
 
     # --- out of the outbox
 
@@ -358,7 +363,11 @@ class Workers:
             )
             self._turn.events.append(AttemptFailed(message.lease, text, True, 0))
         else:
-            self._turn.events.append(AttemptSucceeded(message.lease, message.output, message.content_type))
+            event = blank(AttemptSucceeded)
+            event.lease = message.lease
+            event.output = message.output
+            event.content_type = message.content_type
+            self._turn.events.append(event)
 
     def _fail(self, session: Session, message: Fail) -> None:
         if self._take(session, message.lease):

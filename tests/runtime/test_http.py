@@ -304,10 +304,28 @@ async def test_frames_that_come_slowly_are_no_flood(autojump_clock: MockClock, h
     assert not house.exceeded
 
 
-async def test_nobody_offers_an_upgrade_to_http2(autojump_clock: MockClock, house: House) -> None:
+UPGRADE = GET[:-2] + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
+
+
+async def test_a_wish_for_an_upgrade_to_http2_is_ignored(autojump_clock: MockClock, house: House) -> None:
+    """RFC 9110 section 7.8: a server may go on in HTTP/1.1, and curl --http2 takes that."""
     client = house.connect()
-    asked = GET[:-2] + b"Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n\r\n"
-    await client.stream.send_all(asked)
+    for _ in range(2):
+        await client.stream.send_all(UPGRADE)
+        answer = b""
+        while not answer.endswith(b"ok"):
+            answer += await client.stream.receive_some()
+        assert answer.startswith(b"HTTP/1.1 200") and b"upgrade" not in answer.lower()
+
+
+async def test_an_upgrade_to_http2_that_is_not_seen_ends_the_connection(
+    autojump_clock: MockClock, house: House
+) -> None:
+    client = house.connect()
+    at = UPGRADE.index(b"h2c")
+    await client.stream.send_all(UPGRADE[:at])
+    await trio.sleep(0.1)
+    await client.stream.send_all(UPGRADE[at:])
     assert await client.end() < IDLE
 
 

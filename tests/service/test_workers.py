@@ -6,7 +6,8 @@ import pytest
 
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.engine.engine import Engine
-from cronoq_sansio.errors import Code
+from cronoq_sansio.engine.events import GroupCapacitySet
+from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_UNREGISTERED_STREAMS, MAX_WORKER_STREAMS
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.service.access import ANYONE
@@ -239,3 +240,32 @@ def test_a_lease_runs_from_its_release_and_not_from_its_dispatch():
     assert rig.leases(stream) == [1]
     rig.advance(1)
     assert rig.leases(stream) == [] and rig.engine.totals.timeouts == 1
+
+
+def test_of_a_worker_that_says_numbers_again_and_again_the_engine_hears_the_last():
+    """With many label sets each of them costs the engine milliseconds, and one frame holds thousands."""
+    rig = Harness()
+    stream = rig.worker(2, host="a")
+    heard = []
+    handle = rig.engine.handle
+    rig.engine.handle = lambda events, now: (heard.extend(events), handle(events, now))[1]
+    rig.handle(*(m.WorkerSent(stream, m.SetSlots(slots)) for slots in (0, 1) * 500))
+    assert [event for event in heard if type(event) is GroupCapacitySet] == [
+        GroupCapacitySet("default", (("host", "a"),), 1)
+    ]
+    rig.submit()
+    rig.durable()
+    assert rig.leases(stream) == [1]
+
+
+@pytest.mark.parametrize("request_", [m.ListWorkers(), m.GetSnapshot()])
+def test_labels_that_do_not_fit_one_message_are_not_listed(request_):
+    settings = Settings(limits=replace(LimitSettings(), max_message_bytes=4_096))
+    rig = Harness(settings)
+    rig.worker(host="a" * 1_000)
+    assert not isinstance(rig.answer(rig.call(request_)), Rejection)
+    for letter in "bcd":
+        rig.worker(host=letter * 1_000)
+    refusal = rig.answer(rig.call(request_))
+    assert refusal.code is Code.TOO_LARGE and "limits.max_message_bytes" in refusal.message
+    assert "4 workers" in refusal.message or "4 groups" in refusal.message

@@ -154,7 +154,7 @@ class _Connection(TCPServer):
                 self._flooded()
                 self.end()
                 break
-            await self.protocol.handle(RawData(data))
+            await self.protocol.handle(RawData(self._guard.without_upgrade(data)))
             if isinstance(self.protocol.protocol, H2Protocol) and not self._guard.http2:
                 self.end()  # an upgrade to HTTP/2, which nobody offers any more
             if not data:

@@ -305,6 +305,10 @@ class Service:
         """Figures wait for no commit: they name no task, and an operator wants them most while the store hangs."""
         turn = self._turn
         self._drive()
+        fault = self._workers.snapshot_fault()
+        if fault is not None:
+            turn.reject(call, fault)
+            return
         by_pool = self._workers.by_pool()
         snapshot = self._workers.published(self.engine.snapshot(turn.now))
         turn.reply(call, SnapshotReply(snapshot, sum(by_pool.values()), by_pool), 0)

@@ -26,6 +26,7 @@ from typing import Any
 
 from cronoq_sansio.engine.events import Labels
 from cronoq_sansio.engine.task import Lease
+from cronoq_sansio.limits import LISTED_LABEL, LISTED_WORKER
 from cronoq_sansio.service.messages import (
     AttemptAborted,
     Complete,
@@ -147,11 +148,13 @@ class Session:
 class Group:
     """Workers of one pool with the same labels: for the engine they are one number of slots."""
 
-    __slots__ = ("_last", "capacity", "free", "labels", "pool", "sessions")
+    __slots__ = ("_last", "capacity", "free", "labels", "pool", "sessions", "size")
 
     def __init__(self, pool: str, labels: Labels) -> None:
         self.pool = pool
         self.labels = labels
+        self.size = LISTED_WORKER + sum(LISTED_LABEL + len(f"{name}{text}".encode()) for name, text in labels)
+        """Bytes that it takes, or one of its workers, where they are listed: an estimate, not too small."""
         self.sessions: dict[int, Session] = {}
         self.free: list[int] = []
         """Ids of the sessions with a free slot, sorted."""

@@ -431,7 +431,11 @@ class Workers:
             self._refusals.pop(lease_id, None)
 
     def _tell_capacity(self, group: Group) -> None:
-        self._turn.events.append(GroupCapacitySet(group.pool, group.labels, group.capacity))
+        events = self._turn.events
+        last = events[-1] if events else None
+        if type(last) is GroupCapacitySet and last.pool == group.pool and last.labels == group.labels:
+            events.pop()  # a worker may say another number thousands of times in one read: the last one counts
+        events.append(GroupCapacitySet(group.pool, group.labels, group.capacity))
 
     def _give_back(self, session: Session, count: int) -> None:
         """The newest `count` leases that the worker never saw return to the queue."""
@@ -447,6 +451,14 @@ class Workers:
     def answer_list(self, call: Call, _request: Request) -> None:
         """Answer `ListWorkers`. Like the figures, it waits for no commit."""
         self._drive()
+        size = sum(
+            len(group.sessions) * group.size + sum(len(session.name) for session in group.sessions.values())
+            for groups in self._groups.values()
+            for group in groups.values()
+        )
+        if size > self._max_output:
+            self._turn.reject(call, self._too_large(f"{len(self._registered)} workers", size))
+            return
         workers = tuple(
             WorkerInfo(
                 session.id,
@@ -461,6 +473,17 @@ class Workers:
             if (group := session.group) is not None
         )
         self._turn.reply(call, WorkerList(workers), 0)
+
+    def snapshot_fault(self) -> Rejection | None:
+        """Why the figures do not fit one message: they name the labels of each group."""
+        size = sum(group.size for groups in self._groups.values() for group in groups.values())
+        if size <= self._max_output:
+            return None
+        return self._too_large(f"the labels of {sum(map(len, self._groups.values()))} groups of workers", size)
+
+    def _too_large(self, what: str, size: int) -> Rejection:
+        text = f"{what} take about {size} bytes, a message at most {self._max_output} (limits.max_message_bytes)"
+        return Rejection(Code.TOO_LARGE, text)
 
     def by_pool(self) -> dict[str, int]:
         """How many workers are registered, by pool."""

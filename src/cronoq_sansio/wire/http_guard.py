@@ -2,13 +2,19 @@
 
 That library counts nothing and buffers a frame of any length. Health is asked for with few frames, so few are allowed:
 a frame above `limits.MAX_FRAME`, a header block above its bound, and more frames than `HTTP_FRAMES` end the connection.
-HTTP/1.1 passes: the library bounds what it keeps of a head. An upgrade to HTTP/2 (RFC 7540 section 3.2, gone since
-RFC 9113) comes in without this preface: whoever serves ends such a connection.
+HTTP/1.1 passes: the library bounds what it keeps of a head. It would agree to an upgrade to HTTP/2 (RFC 7540
+section 3.2, gone since RFC 9113), which then comes in without this preface. A server may ignore that wish (RFC 9110
+section 7.8), so the field is made another one here. Where a read ends within it, whoever serves ends the connection.
 """
+
+import re
 
 from cronoq_sansio import limits
 from cronoq_sansio.wire.floods import Bucket
 from cronoq_sansio.wire.frames import Frame, FrameCutter
+
+_UPGRADE = re.compile(rb"(?<=\r\n)upgrade(?=:[ \t]*h2c[ \t]*\r\n)", re.IGNORECASE)
+_IGNORED = b"ignored"  #: as long as the name of the field was
 
 
 class HttpGuard:
@@ -34,3 +40,7 @@ class HttpGuard:
             return True
         self.http2 = True
         return all(isinstance(item, Frame) and self._frames.take(now) for item in found)
+
+    def without_upgrade(self, data: bytes) -> bytes:
+        """The bytes that go on: in those of HTTP/1.1 nobody wishes for HTTP/2."""
+        return data if self.http2 else _UPGRADE.sub(_IGNORED, data)

@@ -1,5 +1,6 @@
 """Worker groups: who gets the next lease, and that idle ones vanish."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,3 +86,24 @@ def test_a_group_that_runs_more_than_it_offers_takes_no_slot_of_others():
     assert rig.engine.statistics()["parked"] == 1
     rig.complete(first)
     assert rig.status(waiter) == "RUNNING"
+
+
+def test_thousands_of_groups_that_come_and_go_cost_no_look_at_all_of_them_each():
+    """As when a switch fails and takes them all: what each group costs must not grow with their number."""
+    groups = Groups()
+    looks = 0
+    rank = Group.rank
+
+    def counted(group):
+        nonlocal looks
+        looks += 1
+        return rank(group)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Group, "rank", counted)
+        for number in range(4_000):
+            groups.set_capacity((("host", str(number)),), 2)
+        assert groups.plain.free_slots() == 8_000
+        for number in range(4_000):
+            groups.set_capacity((("host", str(number)),), 0)
+    assert looks < 20 * 4_000 and groups.plain.free_slots() == 0 and groups.best() is None

@@ -15,7 +15,8 @@ demand lists exactly the groups that serve it, and a group the demands that it s
 Cost. With one group and one demand, which is most pools, a pick is a comparison. Otherwise each demand keeps a heap of
 the ranks of its groups, whose outdated entries are dropped when they come up; a slot that fills or empties costs one
 push for each demand that its group serves, usually two or three. Which group serves which demand is found by their
-labels, not by comparing all with all.
+labels, not by comparing all with all. A group that comes or goes costs as many pushes, however many others there are:
+a switch that fails may take thousands with it.
 """
 
 from collections.abc import Iterable
@@ -117,22 +118,33 @@ class Demand:
         """One more group serves it."""
         self.groups[group.labels] = group
         group.demands.append(self)
-        self._count()
+        if len(self.groups) > 2:
+            self.changed(group, group.counted)
+        else:
+            self._count()
 
     def remove(self, group: Group) -> None:
-        """A group that served it is gone."""
+        """A group that served it is gone; what the heap has of it is dropped when it comes up."""
         del self.groups[group.labels]
-        self._count()
+        if len(self.groups) > 1:
+            self._free -= group.counted
+            self._tidy()
+        else:
+            self._count()
 
     def changed(self, group: Group, difference: int) -> None:
         """A group that serves it has so many more free slots."""
         self._free += difference
         if self.only is None and group.filled < group.capacity:
             heappush(self._heap, (group.rank(), group))
-            if len(self._heap) > 4 * len(self.groups) + 64:
-                self._rebuild()
+            self._tidy()
+
+    def _tidy(self) -> None:
+        if len(self._heap) > 4 * len(self.groups) + 64:
+            self._rebuild()
 
     def _count(self) -> None:
+        """From one group to several or back: with many of them thousands may come or go, so that is all."""
         groups = self.groups.values()
         self.only = next(iter(groups)) if len(groups) == 1 else None
         self._free = 0

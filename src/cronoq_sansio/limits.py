@@ -124,6 +124,8 @@ HTTP_STREAMS = 32  #: open requests of one HTTP/2 connection
 HTTP_READ_SIZE = 16 << 10  #: one read: what it brings is handled at once
 HTTP_FRAMES = 100  #: HTTP/2 frames of one connection at once: a check of health takes about five …
 HTTP_FRAME_RATE = 50  #: … and per second: each costs up to 0.1 ms
+HTTP_LINES = 1_000  #: lines of HTTP/1.1 of one connection at once, those of chunks among them: a check takes ten …
+HTTP_LINE_RATE = 100  #: … and per second
 
 # --- floods: frames that cost us something and carry nothing (wire/floods.py); BURST at once, RATE per second
 

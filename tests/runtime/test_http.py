@@ -21,7 +21,6 @@ from cronoq._runtime.http_listener import HttpListener
 from cronoq_sansio import limits
 from cronoq_sansio.clock import seconds
 from cronoq_sansio.wire.frames import PREFACE
-from cronoq_sansio.wire.peer_limits import HTTP_FRAMES
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
 IDLE, BUSY, SEND = (
@@ -125,7 +124,7 @@ class House:
         ours, theirs = trio.testing.memory_stream_pair()
         stream: Any = Stream(ours)
         listener = self.listener
-        flooded = partial(listener._exceeded, HTTP_FRAMES, "peer")
+        flooded = partial(listener._exceeded, peer="peer")
         connection = http_listener._Connection(listener._app, listener._config, listener._context, stream, flooded)
         listener.connections[connection] = None
         self.nursery.start_soon(listener._serve, connection, "peer")
@@ -292,6 +291,31 @@ async def test_floods_of_http2_end_their_connection(autojump_clock: MockClock, h
     ask2(protocol)
     await good.stream.send_all(protocol.data_to_send())
     assert protocol.receive_data(await good.stream.receive_some())
+
+
+CHUNKED = b"POST /healthz HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize("said", [GET * 400, CHUNKED + b"1\r\nx\r\n" * 600])
+async def test_floods_of_http1_end_their_connection(autojump_clock: MockClock, house: House, said: bytes) -> None:
+    good, bad = house.connect(), house.connect()
+    await bad.stream.send_all(said)
+    assert await bad.end() == 0 and house.exceeded == [("http_lines", "peer")]
+    await good.stream.send_all(GET)
+    assert (await good.stream.receive_some()).startswith(b"HTTP/1.1 200")
+
+
+async def test_checks_that_come_in_their_time_are_no_flood(autojump_clock: MockClock, house: House) -> None:
+    """A dozen lines each, eight times a second."""
+    client = house.connect()
+    check = GET[:-2] + b"".join(b"X-Field-%d: text\r\n" % number for number in range(9)) + b"\r\n"
+    for _ in range(8 * 100):
+        await client.stream.send_all(check)
+        answer = b""
+        while not answer.endswith(b"ok"):
+            answer += await client.stream.receive_some()
+        await trio.sleep(1 / 8)
+    assert not house.exceeded
 
 
 async def test_frames_that_come_slowly_are_no_flood(autojump_clock: MockClock, house: House) -> None:

@@ -282,7 +282,7 @@ async def scene(nursery: trio.Nursery) -> Scene:
 
 
 NO_FLOODS = [limit for limit in PLAYS if not limit.flood and limit is not peer_limits.KEPT_OUT]
-ELSEWHERE = {peer_limits.HANDSHAKE, peer_limits.HTTP_FRAMES}
+ELSEWHERE = {peer_limits.HANDSHAKE, peer_limits.HTTP_FRAMES, peer_limits.HTTP_LINES}
 """Met with TLS alone, and on the HTTP port: test_server_tls.py, test_http.py."""
 
 

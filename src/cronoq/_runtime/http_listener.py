@@ -7,7 +7,7 @@ settled here:
 - A connection whose requests never end (a body that does not come, a window that stays shut) has a bound too.
 - Connections are accepted beyond any number, but the oldest, best one without a request, makes room: a check of the
   server's health always comes through.
-- It counts no frames of HTTP/2: what a peer may send is judged before (`http_guard.py`).
+- It counts neither frames of HTTP/2 nor lines of HTTP/1.1: what a peer may send is judged before (`http_guard.py`).
 - What fails in one connection ends that connection.
 
 Importing this module takes a tenth of a second, so it is imported only by who listens.
@@ -18,7 +18,6 @@ import math
 import socket
 import ssl
 from collections.abc import Callable
-from functools import partial
 from typing import Any, cast
 
 import trio
@@ -37,7 +36,7 @@ from cronoq._runtime.http_api import HttpApi
 from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND, seconds
 from cronoq_sansio.wire.http_guard import HttpGuard
-from cronoq_sansio.wire.peer_limits import HTTP_FRAMES, PeerLimit
+from cronoq_sansio.wire.peer_limits import PeerLimit
 
 log = get_logger("http")
 
@@ -90,7 +89,10 @@ class HttpListener:
         stream: Any = trio.SocketStream(trio.socket.from_stdlib_socket(connected))
         if self._tls is not None:
             stream = trio.SSLStream(stream, self._tls, server_side=True, https_compatible=True)
-        flooded = partial(self._exceeded, HTTP_FRAMES, peer)
+
+        def flooded(limit: PeerLimit) -> None:
+            self._exceeded(limit, peer)
+
         connection = _Connection(self._app, self._config, self._context, stream, flooded)
         self.connections[connection] = None
         self._nursery.start_soon(self._serve, connection, peer)
@@ -125,7 +127,12 @@ class _Connection(TCPServer):
     """One connection of hypercorn's Trio worker, all of whose waiting can be cancelled."""
 
     def __init__(
-        self, app: ASGIWrapper, config: Config, context: WorkerContext, stream: Any, flooded: Callable[[], None]
+        self,
+        app: ASGIWrapper,
+        config: Config,
+        context: WorkerContext,
+        stream: Any,
+        flooded: Callable[[PeerLimit], None],
     ) -> None:
         super().__init__(app, config, context, {}, stream)
         self._flooded = flooded
@@ -151,7 +158,7 @@ class _Connection(TCPServer):
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 break
             if not self._guard.admits(data, round(trio.current_time() * SECOND)):
-                self._flooded()
+                self._flooded(self._guard.limit)
                 self.end()
                 break
             await self.protocol.handle(RawData(self._guard.without_upgrade(data)))

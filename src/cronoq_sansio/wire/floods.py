@@ -58,6 +58,12 @@ class Bucket:
         self.level = level - SECOND
         return level >= SECOND
 
+    def take_many(self, count: int, now: int) -> bool:
+        """Like so many at once, at least one."""
+        self.take(now)
+        self.level -= (count - 1) * SECOND
+        return self.level >= 0
+
     def fill(self) -> None:
         """As in the beginning."""
         self.level = self.burst

@@ -1,8 +1,9 @@
-"""What a peer of the HTTP listener may send by HTTP/2, before the library behind it sees a byte.
+"""What a peer of the HTTP listener may send, before the library behind it sees a byte.
 
 That library counts nothing and buffers a frame of any length. Health is asked for with few frames, so few are allowed:
 a frame above `limits.MAX_FRAME`, a header block above its bound, and more frames than `HTTP_FRAMES` end the connection.
-HTTP/1.1 passes: the library bounds what it keeps of a head. It would agree to an upgrade to HTTP/2 (RFC 7540
+Of HTTP/1.1 the library bounds what it keeps of a head; lines are counted, since each costs it some microseconds: those
+of heads, and of the chunks of a body, of which each may hold one byte. It would agree to an upgrade to HTTP/2 (RFC 7540
 section 3.2, gone since RFC 9113), which then comes in without this preface. A server may ignore that wish (RFC 9110
 section 7.8), so the field is made another one here. Where a read ends within it, whoever serves ends the connection.
 """
@@ -10,6 +11,7 @@ section 7.8), so the field is made another one here. Where a read ends within it
 import re
 
 from cronoq_sansio import limits
+from cronoq_sansio.wire import peer_limits
 from cronoq_sansio.wire.floods import Bucket
 from cronoq_sansio.wire.frames import Frame, FrameCutter
 
@@ -20,11 +22,14 @@ _IGNORED = b"ignored"  #: as long as the name of the field was
 class HttpGuard:
     """One connection."""
 
-    __slots__ = ("_cutter", "_frames", "http2")
+    __slots__ = ("_cutter", "_frames", "_lines", "http2", "limit")
 
     def __init__(self) -> None:
         self._cutter: FrameCutter | None = FrameCutter()
         self._frames = Bucket(limits.HTTP_FRAMES, limits.HTTP_FRAME_RATE)
+        self._lines = Bucket(limits.HTTP_LINES, limits.HTTP_LINE_RATE)
+        self.limit = peer_limits.HTTP_FRAMES
+        """The one that is exceeded when something is not admitted."""
         self.http2 = False
         """The peer has sent the preface of HTTP/2."""
 
@@ -32,12 +37,13 @@ class HttpGuard:
         """Whether these bytes may go on; once False, the connection is to be ended."""
         cutter = self._cutter
         if cutter is None:
-            return True
+            return self._lines.take_many(data.count(b"\n"), now)
         found = cutter.feed(data)
         if not cutter.greeted:
             if found:  # it speaks something else
                 self._cutter = None
-            return True
+                self.limit = peer_limits.HTTP_LINES
+            return self._lines.take_many(data.count(b"\n"), now)
         self.http2 = True
         return all(isinstance(item, Frame) and self._frames.take(now) for item in found)
 

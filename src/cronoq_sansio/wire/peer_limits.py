@@ -107,6 +107,8 @@ HTTP_FRAMES = PeerLimit(
     "only checks of health belong there, and few of them; or it is hostile: let http_addr be reached by those alone",
 )
 
+HTTP_LINES = PeerLimit("http_lines", "too many requests, or lines of requests, on the HTTP port", HTTP_FRAMES.remedy)
+
 CONNECTIONS = PeerLimit(
     "connections",
     "too many connections",
@@ -133,7 +135,7 @@ ALL = (
     *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, PRIORITIES, UNKNOWN_FRAMES),
     *(WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
     *(NOT_HTTP2, BROKEN_RULE, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, SLOW_ANSWER),
-    *(WORKER_BEHIND, HTTP_FRAMES, CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
+    *(WORKER_BEHIND, HTTP_FRAMES, HTTP_LINES, CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""
 

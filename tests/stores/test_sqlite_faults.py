@@ -318,23 +318,26 @@ def test_a_really_full_disk():
 
 def test_a_commit_of_unknown_outcome_may_be_written_again(sqlite, monkeypatch):
     """COMMIT did its work and reports an error: the answer is unavailable, and the retry changes nothing."""
+    lies = iter(("", ""))
 
-    class Deceiving:
-        def __init__(self, connection):
-            self.connection = connection
-            self.lies = 2
-
-        def __getattr__(self, name):
-            return getattr(self.connection, name)
-
+    class DeceivingCursor(sqlite3.Cursor):
         def execute(self, text, *values):
-            result = self.connection.execute(text, *values)
-            if text == "COMMIT" and self.lies:
-                self.lies -= 1
+            result = super().execute(text, *values)
+            if text == "COMMIT" and next(lies, None) is not None:
                 error = sqlite3.OperationalError("disk I/O error")
                 error.sqlite_errorcode = sqlite3.SQLITE_IOERR
                 raise error
             return result
+
+    class Deceiving:
+        def __init__(self, connection):
+            self.connection = connection
+
+        def __getattr__(self, name):
+            return getattr(self.connection, name)
+
+        def cursor(self):
+            return self.connection.cursor(DeceivingCursor)
 
     async def body(store, first):
         await commit(store, inserted(first, "a"), waiting(first + 5, edge(first), edge(key="b")))

@@ -249,14 +249,16 @@ def test_a_closed_store_answers_unavailable(sqlite):
     sqlite.with_store(body)
 
 
-def test_a_small_limit_of_parameters_is_respected():
+@pytest.mark.parametrize("limit", [3, 20, 60, 250_000])
+@pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 127, 128, 1_000])
+def test_rows_of_any_number_are_written_within_the_limit_of_parameters(limit, count):
     connection = sqlite3.connect(":memory:")
     connection.execute("CREATE TABLE t(a, b, c)")
-    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 20)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, limit)
     rows = MultiRow("INSERT INTO t VALUES ", "(?,?,?)")
     rows.prepare(connection)
-    wanted = [(n, n + 1, n + 2) for n in range(1_000)]
-    rows.run(connection, wanted)
+    wanted = [(n, n + 1, n + 2) for n in range(count)]
+    rows.run(connection.cursor(), [value for row in wanted for value in row])
     assert connection.execute("SELECT * FROM t").fetchall() == wanted
     connection.close()
 

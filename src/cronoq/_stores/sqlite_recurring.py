@@ -2,6 +2,7 @@
 
 import sqlite3
 from collections.abc import Mapping
+from itertools import chain
 from typing import Any
 
 from cronoq._stores.base import ScheduleWrites
@@ -35,15 +36,15 @@ class RecurringRows:
         for rows in (self._definitions, self._fired, *self._deleted):
             rows.prepare(connection)
 
-    def write(self, connection: sqlite3.Connection, schedules: Mapping[str, ScheduleWrites]) -> None:
+    def write(self, cursor: sqlite3.Cursor, schedules: Mapping[str, ScheduleWrites]) -> None:
         """By name; the caller owns the transaction."""
-        deleted = [(name,) for name, writes in schedules.items() if writes.deleted]
+        deleted = [name for name, writes in schedules.items() if writes.deleted]
         stored = [_definition(writes.stored) for writes in schedules.values() if writes.stored is not None]
         fired = [_how_far(writes.fired) for writes in schedules.values() if writes.fired is not None]
         for rows in self._deleted:
-            rows.run(connection, deleted)
-        self._definitions.run(connection, stored)
-        self._fired.run(connection, fired)
+            rows.run(cursor, deleted)
+        self._definitions.run(cursor, [*chain.from_iterable(stored)])
+        self._fired.run(cursor, [*chain.from_iterable(fired)])
 
 
 def _definition(record: RecurringStored) -> tuple[Any, ...]:

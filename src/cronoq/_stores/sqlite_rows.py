@@ -1,20 +1,21 @@
 """A batch as rows: multi-row statements, prepared once, because one statement per row costs up to twice as much.
 
-A table's rows are written in chunks whose sizes are powers of two, so that the few statements that exist for a table
-stay prepared in the connection (`bench/store_bench.py` shows the cost per row).
+What a row costs beside SQLite's own work is binding its values, so a value that most rows share stands in the statement
+(`bench/store_bench.py` shows the cost per row). Neither None nor small `bytes` are bound: for both sqlite3 looks for an
+adapter, which costs as much as four columns, while a `bytearray` it takes as it is.
 """
 
 import sqlite3
 from collections.abc import Sequence
-from itertools import chain
 from typing import Any
 
 from cronoq._stores.base import NO_PARENTS, Batch, resolve
 from cronoq._stores.sqlite_schema import statement
 from cronoq._stores.stored_spec import encode_spec
-from cronoq_sansio.engine.records import TaskChanged, TaskFinished, TaskInserted
+from cronoq_sansio.engine.records import TaskChanged, TaskFinished
 
-Row = tuple[Any, ...]
+Values = list[Any]
+"""The values of rows, one row after the other: a list of tuples would have to be taken apart again."""
 
 End = tuple[int, int]
 """When a task ended (wall time), and its id."""
@@ -28,80 +29,168 @@ LAST_END: End = ((1 << 63) - 1, (1 << 63) - 1)
 SMALL_OUTPUT = 1_024
 """Outputs up to this many bytes stand in the state row: one row less to write and to read."""
 
+NOTHING = bytearray()
+"""Nothing and some bytes are a `bytearray` with these bytes."""
+
+STEP = 16
+"""Fewer rows than this are one statement. A statement costs as much as two rows, whatever it has to write."""
+
 MAX_CHUNK = 128
 """Rows per statement; larger ones gain nothing."""
 
 
 class MultiRow:
-    """One statement for 1, 2, 4 … rows: `head`, then one `group` of parameters per row, then `tail`."""
+    """Statements for any number of rows: `head`, then one `group` of parameters per row, then `tail`.
+
+    Up to 15 rows, and multiples of 16 up to `MAX_CHUNK`: so most numbers are one or two statements, and the 23 texts
+    that exist for a table stay prepared in the connection.
+    """
 
     def __init__(self, head: str, group: str, tail: str = "") -> None:
         self._group = group
         self._head = head
         self._tail = tail
         self._columns = group.count("?")
-        self._statements: list[tuple[int, str]] = []
+        self._largest = MAX_CHUNK
+        self._texts: dict[int, str] = {}
 
     def prepare(self, connection: sqlite3.Connection) -> None:
-        """Build the statements, largest first, within the connection's limit of parameters (999 in old SQLite)."""
+        """Keep within the connection's limit of parameters (999 in old SQLite)."""
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
-        sizes = [1 << power for power in range(MAX_CHUNK.bit_length()) if (1 << power) * self._columns <= limit]
-        self._statements = [
-            (size, self._head + ",".join([self._group] * size) + self._tail) for size in reversed(sizes)
-        ]
+        self._largest = min(MAX_CHUNK, limit // self._columns)
 
-    def run(self, connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    def run(self, cursor: sqlite3.Cursor, values: Values) -> None:
         """Execute for all rows, as few statements as possible."""
+        columns = self._columns
         at = 0
-        left = len(rows)
-        for size, text in self._statements:
-            while left >= size:
-                connection.execute(text, list(chain.from_iterable(rows[at : at + size])))
-                at += size
-                left -= size
+        left = len(values) // columns
+        while left:
+            size = min(left if left < STEP else left - left % STEP, self._largest)
+            text = self._texts.get(size)
+            if text is None:
+                text = self._texts[size] = self._head + ",".join([self._group] * size) + self._tail
+            cursor.execute(text, values[at : at + size * columns])
+            at += size * columns
+            left -= size
 
 
 class BatchRows:
     """Writes batches. Rows by value, the last one wins: writing a batch again changes nothing."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        self._plain_tasks = insert_into("tasks", "?,?,?,'',?,?,?,x'','',?")
         self._tasks = insert_into("tasks", "?,?,?,?,?,?,?,x'',?,?")
         self._edges = insert_into("edges", "?,?,?,?,?")
         self._live = insert_into("live", "?")
-        self._states = insert_into("states", "?,?,?,?,?,?,?,?,?,?")
+        self._quiet_states = insert_into("states", "?,?,?,?,?,?,0,'',NULL,NULL")
+        self._states = insert_into("states", "?,?,?,?,?,?,?,?,NULL,NULL")
+        self._plain_ends = insert_into("states", "?,?,?,0,?,?,?,'','',?")
+        self._ends = insert_into("states", "?,?,?,0,?,?,?,?,?,?")
         self._outputs = insert_into("outputs", "?,?,?")
         self._ended = delete_from("live", "id")
         self._unlinked = delete_from("edges", "child")
         self._dropped = [delete_from(table, "id") for table in ("states", "tasks", "outputs")]
         for rows in (
-            *(self._tasks, self._edges, self._live, self._states, self._outputs, self._ended, self._unlinked),
-            *self._dropped,
+            *(self._plain_tasks, self._tasks, self._edges, self._live, self._quiet_states, self._states),
+            *(self._plain_ends, self._ends, self._outputs, self._ended, self._unlinked, *self._dropped),
         ):
             rows.prepare(connection)
+        self._edges_possible = True
+        """False: there are none in the store, because this term has looked and has written none since."""
 
-    def write(self, connection: sqlite3.Connection, batch: Batch) -> None:
+    def forget(self) -> None:
+        """Another term may have written."""
+        self._edges_possible = True
+
+    def write(self, cursor: sqlite3.Cursor, batch: Batch) -> None:
         """Write all rows of `batch`; the caller owns the transaction."""
         if batch.inserted:
-            self._tasks.run(connection, [_task_row(record) for record in batch.inserted.values()])
-            self._live.run(connection, [(task_id,) for task_id in batch.inserted])
-            self._edges.run(connection, _edge_rows(batch))
+            self._insert(cursor, batch)
         if batch.resolved:
-            connection.executemany(statement("resolve_edges"), _resolved_rows(batch))
-        rows, ended, placed = _state_rows(batch)
-        self._states.run(connection, rows)
+            cursor.executemany(statement("resolve_edges"), _resolved_rows(batch))
+        ended, placed = self._write_states(cursor, batch)
         if ended:
-            self._ended.run(connection, ended)
-            if connection.execute(statement("any_edges")).fetchone()[0]:
-                self._unlinked.run(connection, ended)
-        if len(placed) < len(batch.outputs):
-            large = [(r.task_id, r.content_type, r.output) for r in batch.outputs.values() if r.task_id not in placed]
-            self._outputs.run(connection, large)
+            self._end(cursor, ended)
+        if placed < len(batch.outputs):
+            self._outputs.run(cursor, _apart(batch))
 
-    def drop(self, connection: sqlite3.Connection, ids: Sequence[int]) -> None:
+    def _insert(self, cursor: sqlite3.Cursor, batch: Batch) -> None:
+        """The new tasks. Most have neither key nor tenant."""
+        plain: Values = []
+        named: Values = []
+        for record in batch.inserted.values():
+            spec, edges = record.spec, record.edges
+            asked = spec.scheduling
+            encoded = encode_spec(spec, len(edges))
+            task_id, priority, most = record.task_id, int(spec.priority), record.max_attempts
+            if spec.key or (asked is not None and asked.tenant):
+                tenant = asked.tenant if asked is not None else ""
+                named += task_id, spec.pool, spec.kind, spec.key, priority, record.arrival, most, tenant, encoded
+            else:
+                plain += task_id, spec.pool, spec.kind, priority, record.arrival, most, encoded
+        self._plain_tasks.run(cursor, plain)
+        self._tasks.run(cursor, named)
+        self._live.run(cursor, list(batch.inserted))
+        edge_rows = _edge_rows(batch)
+        if edge_rows:
+            self._edges_possible = True
+            self._edges.run(cursor, edge_rows)
+
+    def _write_states(self, cursor: sqlite3.Cursor, batch: Batch) -> tuple[list[int], int]:
+        """The state rows: which tasks have ended, and how many outputs stand in their task's row now.
+
+        One loop without a call per row: this is most of what the writer's thread does outside of SQLite.
+        """
+        quiet: Values = []
+        spoken: Values = []
+        plain_ends: Values = []
+        ends: Values = []
+        ended: list[int] = []
+        placed = 0
+        outputs = batch.outputs
+        for task_id, r in batch.states.items():
+            status, attempt, first, last, message = int(r.status), r.attempt, r.first_started, r.last_started, r.message
+            if type(r) is TaskChanged:
+                if message:
+                    spoken += task_id, status, attempt, r.due, first, last, 0, message
+                else:
+                    quiet += task_id, status, attempt, r.due, first, last
+                continue
+            assert type(r) is TaskFinished
+            ended.append(task_id)
+            stored = outputs.get(task_id)
+            if stored is None or len(stored.output) > SMALL_OUTPUT:
+                spoken += task_id, status, attempt, 0, first, last, r.finished, message
+                continue
+            placed += 1
+            output = NOTHING + stored.output
+            if message or stored.content_type:
+                ends += task_id, status, attempt, first, last, r.finished, message, stored.content_type, output
+            else:
+                plain_ends += task_id, status, attempt, first, last, r.finished, output
+        self._quiet_states.run(cursor, quiet)
+        self._states.run(cursor, spoken)
+        self._plain_ends.run(cursor, plain_ends)
+        self._ends.run(cursor, ends)
+        return ended, placed
+
+    def _end(self, cursor: sqlite3.Cursor, ended: list[int]) -> None:
+        """These tasks are not live any more, and nothing waits for what they waited for."""
+        ended.sort()
+        if ended[-1] - ended[0] == len(ended) - 1:  # a pool that works in order: one range costs half as much
+            cursor.execute(statement("end_range"), (ended[0], ended[-1]))
+        else:
+            self._ended.run(cursor, ended)
+        if self._edges_possible:
+            self._edges_possible = bool(cursor.execute(statement("any_edges")).fetchone()[0])
+        if self._edges_possible:
+            self._unlinked.run(cursor, ended)
+
+    def drop(self, cursor: sqlite3.Cursor, ids: Sequence[int]) -> None:
         """Delete finished tasks with everything that belongs to them; the caller owns the transaction."""
-        keys = [(task_id,) for task_id in ids]
+        keys = list(ids)
         for rows in self._dropped:
-            rows.run(connection, keys)
+            rows.run(cursor, keys)
 
 
 def insert_into(table: str, group: str) -> MultiRow:
@@ -114,34 +203,18 @@ def delete_from(table: str, column: str) -> MultiRow:
     return MultiRow(f"DELETE FROM cronoq_trio_{table} WHERE {column} IN (", "?", ")")
 
 
-def _task_row(record: TaskInserted) -> Row:
-    spec = record.spec
-    asked = spec.scheduling
-    return (
-        record.task_id,
-        spec.pool,
-        spec.kind,
-        spec.key,
-        int(spec.priority),
-        record.arrival,
-        record.max_attempts,
-        asked.tenant if asked is not None else "",
-        encode_spec(spec, len(record.edges)),
-    )
-
-
-def _edge_rows(batch: Batch) -> list[Row]:
+def _edge_rows(batch: Batch) -> Values:
     """The edges of new tasks, with the parents that have appeared since."""
     resolved = batch.resolved
-    return [
-        (task_id, position, edge.parent, edge.key, int(edge.condition))
-        for task_id, record in batch.inserted.items()
-        if record.edges
-        for position, edge in enumerate(resolve(record.edges, resolved.get(task_id, NO_PARENTS)))
-    ]
+    rows: Values = []
+    for task_id, record in batch.inserted.items():
+        if record.edges:
+            for position, edge in enumerate(resolve(record.edges, resolved.get(task_id, NO_PARENTS))):
+                rows += task_id, position, edge.parent, edge.key, int(edge.condition)
+    return rows
 
 
-def _resolved_rows(batch: Batch) -> list[Row]:
+def _resolved_rows(batch: Batch) -> list[tuple[int, int, str]]:
     """Parents that have appeared for edges which are in the store already."""
     return [
         (parent, task_id, key)
@@ -151,27 +224,10 @@ def _resolved_rows(batch: Batch) -> list[Row]:
     ]
 
 
-def _state_rows(batch: Batch) -> tuple[list[Row], list[Row], set[int]]:
-    """The state rows, the ids of those that have ended, and which outputs stand in their task's state row.
-
-    One loop without a call per row: this is most of what the writer's thread does outside of SQLite.
-    """
-    rows: list[Row] = []
-    ended: list[Row] = []
-    placed: set[int] = set()
-    outputs = batch.outputs
-    for task_id, r in batch.states.items():
-        status, attempt, first, last = int(r.status), r.attempt, r.first_started, r.last_started
-        if type(r) is TaskChanged:
-            rows.append((task_id, status, attempt, r.due, first, last, 0, r.message, None, None))
-            continue
-        assert type(r) is TaskFinished
-        ended.append((task_id,))
-        output = outputs.get(task_id)
-        if output is None or len(output.output) > SMALL_OUTPUT:
-            rows.append((task_id, status, attempt, 0, first, last, r.finished, r.message, None, None))
-        else:
-            placed.add(task_id)
-            content_type, returned = output.content_type, output.output
-            rows.append((task_id, status, attempt, 0, first, last, r.finished, r.message, content_type, returned))
-    return rows, ended, placed
+def _apart(batch: Batch) -> Values:
+    """The outputs that do not stand in their task's state row: large ones, and those that come before the end."""
+    rows: Values = []
+    for task_id, stored in batch.outputs.items():
+        if len(stored.output) > SMALL_OUTPUT or type(batch.states.get(task_id)) is not TaskFinished:
+            rows += task_id, stored.content_type, stored.output  # a copy of a large one costs more than an adapter
+    return rows

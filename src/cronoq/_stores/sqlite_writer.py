@@ -76,7 +76,7 @@ class Writer:
 
         Those that a live task names stay. Also the last one that was looked at, `FIRST_END` when there are no more.
         """
-        return self._ask(lambda: self._transaction(lambda connection: self._prune(connection, before, after)))
+        return self._ask(lambda: self._transaction(lambda cursor: self._prune(cursor, before, after)))
 
     def stop(self) -> "Future[None]":
         """Give up the claim, copy the log into the file, close. Whatever was asked for before comes first."""
@@ -109,7 +109,7 @@ class Writer:
     def _commit(self, batch: Batch, done: Done) -> None:
         failure: StoreError | None = None
         try:
-            self._transaction(lambda connection: self._write(connection, batch))
+            self._transaction(lambda cursor: self._write(cursor, batch))
         except StoreError as error:
             failure = error
         self._in_flight = False
@@ -118,20 +118,20 @@ class Writer:
         except Exception:
             log.error("the owner of the store did not take the news of a commit", exc_info=True)
 
-    def _write(self, connection: sqlite3.Connection, batch: Batch) -> None:
-        self._rows.write(connection, batch)
+    def _write(self, cursor: sqlite3.Cursor, batch: Batch) -> None:
+        self._rows.write(cursor, batch)
         if batch.schedules:
-            self._recurring.write(connection, batch.schedules)
+            self._recurring.write(cursor, batch.schedules)
 
-    def _transaction(self, work: Callable[[sqlite3.Connection], T], *, fenced: bool = True) -> T:
+    def _transaction(self, work: Callable[[sqlite3.Cursor], T], *, fenced: bool = True) -> T:
         """Run `work` in a transaction of its own. Raises `StoreError`; the transaction is then undone or unknown."""
         try:
-            connection = self._connect()
-            connection.execute("BEGIN IMMEDIATE")
-            if fenced and connection.execute(statement("check_fence"), (self._epoch, self._holder)).fetchone() is None:
+            cursor = self._connect().cursor()  # one for all: `execute` of the connection makes one each time
+            cursor.execute("BEGIN IMMEDIATE")
+            if fenced and cursor.execute(statement("check_fence"), (self._epoch, self._holder)).fetchone() is None:
                 raise Fenced(f"{self._file.given}: another server has taken over; nothing was written")
-            result = work(connection)
-            connection.execute("COMMIT")
+            result = work(cursor)
+            cursor.execute("COMMIT")
             return result
         except sqlite3.Error as error:
             self._undo(broken=primary_code(error) in BROKEN)
@@ -172,24 +172,25 @@ class Writer:
     def _claim(self, unix_seconds: int) -> Claim:
         holder = secrets.token_hex(8)
 
-        def take(connection: sqlite3.Connection) -> Claim:
-            row = connection.execute(statement("read_leader")).fetchone()
+        def take(cursor: sqlite3.Cursor) -> Claim:
+            row = cursor.execute(statement("read_leader")).fetchone()
             if row is None:
                 raise StoreError(f"{self._file.given} is damaged (its leader row is gone); restore a copy")
             last, highest = row
             epoch = next_epoch(last)
             values = (epoch, holder, os.getpid(), socket.gethostname(), unix_seconds, unix_seconds)
-            connection.execute(statement("take_lead"), values)
+            cursor.execute(statement("take_lead"), values)
             return Claim(epoch, first_id(epoch, highest), first_id(epoch))
 
         claim = self._transaction(take, fenced=False)
+        self._rows.forget()
         self._epoch, self._holder = claim.epoch, holder
         return claim
 
-    def _prune(self, connection: sqlite3.Connection, before: int, after: End) -> tuple[int, End]:
+    def _prune(self, cursor: sqlite3.Cursor, before: int, after: End) -> tuple[int, End]:
         ids: list[int] = []
         size = 0
-        rows = connection.execute(statement("select_prunable"), (before, *after, limits.PRUNE_PORTION)).fetchall()
+        rows = cursor.execute(statement("select_prunable"), (before, *after, limits.PRUNE_PORTION)).fetchall()
         looked = rows[-1][:2] if len(rows) == limits.PRUNE_PORTION else FIRST_END
         for finished, task_id, bytes_freed, named in rows:
             if named:
@@ -200,15 +201,15 @@ class Writer:
                 looked = finished, task_id
                 break
         if ids:
-            self._rows.drop(connection, ids)
-            connection.execute(statement("remember_pruned"), (max(ids),))
+            self._rows.drop(cursor, ids)
+            cursor.execute(statement("remember_pruned"), (max(ids),))
         return len(ids), looked
 
     def _close(self) -> None:
         """Leave as much as possible in order. Raises `StoreGone` when the next open may not find what was written."""
         try:
             if self._holder:
-                self._transaction(lambda connection: connection.execute(statement("leave_lead")))
+                self._transaction(lambda cursor: cursor.execute(statement("leave_lead")))
                 if self._connection is not None:
                     self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         except StoreGone:

@@ -14,7 +14,7 @@ absolute; the template of a schedule has one relative time, its deadline, and no
 """
 
 from sys import intern
-from typing import Annotated
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -41,12 +41,8 @@ class _Retry(msgspec.Struct, omit_defaults=True, gc=False):
     j: bool | None = None
 
 
-class _Spec(msgspec.Struct, omit_defaults=True, gc=False):
-    """Payload, content type, timeout (nanoseconds), retry override, tags, size (bytes).
-
-    Format 2: deadline (wall time), duration hint (nanoseconds), resources, labels, number of edges.
-    Format 3: start (wall time), tolerance (nanoseconds), `MissPolicy`, deadline from the start on (nanoseconds).
-    """
+class _Plain(msgspec.Struct, omit_defaults=True, gc=False):
+    """Payload, content type, timeout (nanoseconds), retry override, tags, size (bytes): all that format 1 has."""
 
     v: int
     p: bytes = b""
@@ -55,6 +51,15 @@ class _Spec(msgspec.Struct, omit_defaults=True, gc=False):
     r: _Retry | None = None
     g: tuple[tuple[str, str], ...] = ()
     s: int = 0
+
+
+class _Spec(_Plain, omit_defaults=True, gc=False):
+    """What a row may have.
+
+    Format 2: deadline (wall time), duration hint (nanoseconds), resources, labels, number of edges.
+    Format 3: start (wall time), tolerance (nanoseconds), `MissPolicy`, deadline from the start on (nanoseconds).
+    """
+
     d: int | None = None
     h: int | None = None
     u: tuple[tuple[str, int], ...] = ()
@@ -66,7 +71,10 @@ class _Spec(msgspec.Struct, omit_defaults=True, gc=False):
     f: int | None = None
 
 
+P = TypeVar("P", bound=_Plain)
+
 _encode = msgspec.msgpack.Encoder().encode
+_encode_into = msgspec.msgpack.Encoder().encode_into
 _decode = msgspec.msgpack.Decoder(_Spec).decode
 
 
@@ -74,11 +82,19 @@ class UndecodableSpec(Exception):
     """The stored bytes are not a specification that this version can read. The text says why."""
 
 
-def encode_spec(spec: TaskSpec, edges: int = 0) -> bytes:
-    """The bytes for the column `spec` of a task that has so many edges. Its times are absolute."""
+def encode_spec(spec: TaskSpec, edges: int = 0) -> bytearray:
+    """The bytes for the column `spec` of a task that has so many edges. Its times are absolute.
+
+    A `bytearray`, because that is what sqlite3 binds fastest (sqlite_rows.py).
+    """
     asked = spec.scheduling
-    assert asked is None or asked.deadline_in is None
-    return _encode(_stored(spec, asked, edges))
+    encoded = bytearray()
+    if asked is None and not edges:
+        _encode_into(_plain(_Plain, spec), encoded)
+    else:
+        assert asked is None or asked.deadline_in is None
+        _encode_into(_stored(spec, asked, edges), encoded)
+    return encoded
 
 
 def encode_template(template: TaskSpec) -> bytes:
@@ -88,9 +104,10 @@ def encode_template(template: TaskSpec) -> bytes:
     return _encode(_stored(template, asked, 0))
 
 
-def _stored(spec: TaskSpec, asked: Scheduling | None, edges: int) -> _Spec:
+def _plain(form: type[P], spec: TaskSpec) -> P:
+    """What format 1 has, in the form for that alone or in the one for all."""
     retry = spec.retry
-    stored = _Spec(
+    return form(
         PLAIN,
         spec.payload,
         spec.content_type,
@@ -101,6 +118,10 @@ def _stored(spec: TaskSpec, asked: Scheduling | None, edges: int) -> _Spec:
         spec.tags,
         spec.size,
     )
+
+
+def _stored(spec: TaskSpec, asked: Scheduling | None, edges: int) -> _Spec:
+    stored = _plain(_Spec, spec)
     if edges:
         stored.e = edges
         stored.v = SCHEDULED

@@ -1,0 +1,1 @@
+DELETE FROM cronoq_trio_live WHERE id BETWEEN ? AND ?

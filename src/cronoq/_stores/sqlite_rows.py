@@ -6,13 +6,13 @@ adapter, which costs as much as four columns, while a `bytearray` it takes as it
 """
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cronoq._stores.base import NO_PARENTS, Batch, resolve
 from cronoq._stores.sqlite_schema import statement
 from cronoq._stores.stored_spec import encode_spec
-from cronoq_sansio.engine.records import TaskChanged, TaskFinished
+from cronoq_sansio.engine.records import TaskChanged, TaskFinished, TaskInserted
 
 Values = list[Any]
 """The values of rows, one row after the other: a list of tuples would have to be taken apart again."""
@@ -46,20 +46,22 @@ class MultiRow:
     that exist for a table stay prepared in the connection.
     """
 
-    def __init__(self, head: str, group: str, tail: str = "") -> None:
+    def __init__(self, head: str, group: str, tail: str = "", shared: int = 0) -> None:
+        """`shared`: how many values are the same for all rows: `?1`, `?2` … in each group, before all others."""
         self._group = group
         self._head = head
         self._tail = tail
-        self._columns = group.count("?")
+        self._shared = shared
+        self._columns = group.count("?") - shared
         self._largest = MAX_CHUNK
         self._texts: dict[int, str] = {}
 
     def prepare(self, connection: sqlite3.Connection) -> None:
         """Keep within the connection's limit of parameters (999 in old SQLite)."""
         limit = connection.getlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER)
-        self._largest = min(MAX_CHUNK, limit // self._columns)
+        self._largest = min(MAX_CHUNK, (limit - self._shared) // self._columns)
 
-    def run(self, cursor: sqlite3.Cursor, values: Values) -> None:
+    def run(self, cursor: sqlite3.Cursor, values: Values, shared: Sequence[Any] = ()) -> None:
         """Execute for all rows, as few statements as possible."""
         columns = self._columns
         at = 0
@@ -69,7 +71,8 @@ class MultiRow:
             text = self._texts.get(size)
             if text is None:
                 text = self._texts[size] = self._head + ",".join([self._group] * size) + self._tail
-            cursor.execute(text, values[at : at + size * columns])
+            chunk = values[at : at + size * columns]
+            cursor.execute(text, [*shared, *chunk] if shared else chunk)
             at += size * columns
             left -= size
 
@@ -78,6 +81,12 @@ class BatchRows:
     """Writes batches. Rows by value, the last one wins: writing a batch again changes nothing."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
+        self._like_tasks = MultiRow(
+            "INSERT OR REPLACE INTO cronoq_trio_tasks"
+            " (pool, kind, priority, max_attempts, id, key, arrival, spec_1, tenant, spec) VALUES ",
+            "(?1,?2,?3,?4,?,'',?,x'','',?)",
+            shared=4,
+        )
         self._plain_tasks = insert_into("tasks", "?,?,?,'',?,?,?,x'','',?")
         self._tasks = insert_into("tasks", "?,?,?,?,?,?,?,x'',?,?")
         self._edges = insert_into("edges", "?,?,?,?,?")
@@ -91,8 +100,9 @@ class BatchRows:
         self._unlinked = delete_from("edges", "child")
         self._dropped = [delete_from(table, "id") for table in ("states", "tasks", "outputs")]
         for rows in (
-            *(self._plain_tasks, self._tasks, self._edges, self._live, self._quiet_states, self._states),
-            *(self._plain_ends, self._ends, self._outputs, self._ended, self._unlinked, *self._dropped),
+            *(self._like_tasks, self._plain_tasks, self._tasks, self._edges, self._live),
+            *(self._quiet_states, self._states, self._plain_ends, self._ends, self._outputs),
+            *(self._ended, self._unlinked, *self._dropped),
         ):
             rows.prepare(connection)
         self._edges_possible = True
@@ -108,38 +118,54 @@ class BatchRows:
             self._insert(cursor, batch)
         if batch.resolved:
             cursor.executemany(statement("resolve_edges"), _resolved_rows(batch))
-        ended, placed = self._write_states(cursor, batch)
-        if ended:
-            self._end(cursor, ended)
+        placed = 0
+        if batch.states:
+            ended, placed = self._write_states(cursor, batch)
+            if ended:
+                self._end(cursor, ended)
         if placed < len(batch.outputs):
             self._outputs.run(cursor, _apart(batch))
 
     def _insert(self, cursor: sqlite3.Cursor, batch: Batch) -> None:
-        """The new tasks. Most have neither key nor tenant."""
+        """The new tasks. Most have neither key nor tenant, and many are of the pool and kind of the first one."""
+        first = next(iter(batch.inserted.values()))
+        shared = first.spec.pool, first.spec.kind, int(first.spec.priority), first.max_attempts
+        like: Values = []
         plain: Values = []
         named: Values = []
+        waiting: list[TaskInserted] = []
         for record in batch.inserted.values():
             spec, edges = record.spec, record.edges
             asked = spec.scheduling
             encoded = encode_spec(spec, len(edges))
-            task_id, priority, most = record.task_id, int(spec.priority), record.max_attempts
+            if edges:
+                waiting.append(record)
+            columns = spec.pool, spec.kind, int(spec.priority), record.max_attempts
             if spec.key or (asked is not None and asked.tenant):
                 tenant = asked.tenant if asked is not None else ""
-                named += task_id, spec.pool, spec.kind, spec.key, priority, record.arrival, most, tenant, encoded
+                pool, kind, priority, most = columns
+                named += record.task_id, pool, kind, spec.key, priority, record.arrival, most, tenant, encoded
+            elif columns == shared:
+                like += record.task_id, record.arrival, encoded
             else:
-                plain += task_id, spec.pool, spec.kind, priority, record.arrival, most, encoded
-        self._plain_tasks.run(cursor, plain)
-        self._tasks.run(cursor, named)
+                pool, kind, priority, most = columns
+                plain += record.task_id, pool, kind, priority, record.arrival, most, encoded
+        if like:
+            self._like_tasks.run(cursor, like, shared)
+        if plain:
+            self._plain_tasks.run(cursor, plain)
+        if named:
+            self._tasks.run(cursor, named)
         self._live.run(cursor, list(batch.inserted))
-        edge_rows = _edge_rows(batch)
-        if edge_rows:
+        if waiting:
             self._edges_possible = True
-            self._edges.run(cursor, edge_rows)
+            self._edges.run(cursor, _edge_rows(waiting, batch.resolved))
 
     def _write_states(self, cursor: sqlite3.Cursor, batch: Batch) -> tuple[list[int], int]:
         """The state rows: which tasks have ended, and how many outputs stand in their task's row now.
 
-        One loop without a call per row: this is most of what the writer's thread does outside of SQLite.
+        One loop without a call per row: this is most of what the writer's thread does outside of SQLite. The two kinds
+        of record share no line, because the interpreter reads an attribute fast where it has one type.
         """
         quiet: Values = []
         spoken: Values = []
@@ -149,29 +175,34 @@ class BatchRows:
         placed = 0
         outputs = batch.outputs
         for task_id, r in batch.states.items():
-            status, attempt, first, last, message = int(r.status), r.attempt, r.first_started, r.last_started, r.message
             if type(r) is TaskChanged:
-                if message:
-                    spoken += task_id, status, attempt, r.due, first, last, 0, message
+                if r.message:
+                    spoken += task_id, r.status, r.attempt, r.due, r.first_started, r.last_started, 0, r.message
                 else:
-                    quiet += task_id, status, attempt, r.due, first, last
+                    quiet += task_id, r.status, r.attempt, r.due, r.first_started, r.last_started
                 continue
             assert type(r) is TaskFinished
             ended.append(task_id)
+            status, attempt, end, message = r.status, r.attempt, r.finished, r.message
+            first, last = r.first_started, r.last_started
             stored = outputs.get(task_id)
             if stored is None or len(stored.output) > SMALL_OUTPUT:
-                spoken += task_id, status, attempt, 0, first, last, r.finished, message
+                spoken += task_id, status, attempt, 0, first, last, end, message
                 continue
             placed += 1
             output = NOTHING + stored.output
             if message or stored.content_type:
-                ends += task_id, status, attempt, first, last, r.finished, message, stored.content_type, output
+                ends += task_id, status, attempt, first, last, end, message, stored.content_type, output
             else:
-                plain_ends += task_id, status, attempt, first, last, r.finished, output
-        self._quiet_states.run(cursor, quiet)
-        self._states.run(cursor, spoken)
-        self._plain_ends.run(cursor, plain_ends)
-        self._ends.run(cursor, ends)
+                plain_ends += task_id, status, attempt, first, last, end, output
+        if quiet:
+            self._quiet_states.run(cursor, quiet)
+        if spoken:
+            self._states.run(cursor, spoken)
+        if plain_ends:
+            self._plain_ends.run(cursor, plain_ends)
+        if ends:
+            self._ends.run(cursor, ends)
         return ended, placed
 
     def _end(self, cursor: sqlite3.Cursor, ended: list[int]) -> None:
@@ -203,14 +234,13 @@ def delete_from(table: str, column: str) -> MultiRow:
     return MultiRow(f"DELETE FROM cronoq_trio_{table} WHERE {column} IN (", "?", ")")
 
 
-def _edge_rows(batch: Batch) -> Values:
+def _edge_rows(waiting: list[TaskInserted], resolved: Mapping[int, Mapping[str, int]]) -> Values:
     """The edges of new tasks, with the parents that have appeared since."""
-    resolved = batch.resolved
     rows: Values = []
-    for task_id, record in batch.inserted.items():
-        if record.edges:
-            for position, edge in enumerate(resolve(record.edges, resolved.get(task_id, NO_PARENTS))):
-                rows += task_id, position, edge.parent, edge.key, int(edge.condition)
+    for record in waiting:
+        task_id = record.task_id
+        for position, edge in enumerate(resolve(record.edges, resolved.get(task_id, NO_PARENTS))):
+            rows += task_id, position, edge.parent, edge.key, int(edge.condition)
     return rows
 
 

@@ -2,6 +2,7 @@
 
 import sqlite3
 import threading
+from dataclasses import replace
 
 import anyio
 import msgspec
@@ -14,12 +15,13 @@ from cronoq._stores.sqlite_rows import MultiRow
 from cronoq._stores.sqlite_schema import statement
 from cronoq_sansio import limits
 from cronoq_sansio.engine.records import OutputStored, TaskDamaged
-from cronoq_sansio.spec import TaskStatus
+from cronoq_sansio.spec import Scheduling, TaskStatus
 from tests.stores.support import (
     WALL,
     as_loaded,
     changed,
     commit,
+    edge,
     ended,
     execute,
     find,
@@ -27,6 +29,7 @@ from tests.stores.support import (
     inserted,
     live,
     loaded,
+    waiting,
 )
 
 # --- damaged rows
@@ -270,5 +273,91 @@ def test_an_output_that_comes_before_its_end_is_kept(sqlite):
         await commit(store, finished(first), finished(first + 1))
         assert (await find(store, first)).output == b"early"
         assert (await find(store, first + 1)).output == b"alone"
+
+    sqlite.with_store(body)
+
+
+# --- rows of every kind in one batch
+
+
+def test_new_tasks_that_share_little_come_back_as_they_were(sqlite):
+    async def body(store, first):
+        usual = inserted(first)
+        tasks = []
+        for n in range(60):
+            spec = replace(usual.spec, payload=b"%d" % n)
+            if n % 2:
+                spec = replace(spec, pool=f"p{n % 4}", kind=f"k{n % 6}", priority=n % 4)
+            if n % 5 == 0:
+                spec = replace(spec, key=f"key-{n}")
+            if n % 7 == 0:
+                spec = replace(spec, scheduling=Scheduling(tenant="acme"))
+            tasks.append(replace(usual, task_id=first + n, spec=spec, max_attempts=1 + n % 3 // 2, arrival=WALL + n))
+        await commit(store, *tasks)
+        assert live(await loaded(store)) == [as_loaded(task) for task in tasks]
+        await commit(store, *tasks)
+        assert live(await loaded(store)) == [as_loaded(task) for task in tasks]
+
+    sqlite.with_store(body)
+
+
+def test_ends_of_every_kind_are_found_as_they_were(sqlite):
+    async def body(store, first):
+        ids = range(first, first + 48)
+        await commit(store, *(inserted(n) for n in ids))
+        messages = {n: "spoken" if n % 3 == 0 else "" for n in ids}
+        await commit(store, *(changed(n, attempt=2, message=messages[n]) for n in ids))
+        assert [record.changed for record in live(await loaded(store))] == [
+            changed(n, attempt=2, message=messages[n]) for n in ids
+        ]
+        outputs = {n: (b"x" * (n % 5 * 400), "text/plain" if n % 2 else "") for n in ids if n % 4}
+        await commit(
+            store,
+            *(OutputStored(n, *output) for n, output in outputs.items()),
+            *(finished(n, message=messages[n]) for n in ids),
+        )
+        assert not live(await loaded(store))
+        for n in ids:
+            found = await find(store, n)
+            assert found.info.message == messages[n]
+            assert (found.output, found.content_type) == outputs.get(n, (None, ""))
+        assert execute(sqlite.path, "SELECT count(*) FROM cronoq_trio_outputs") == [
+            (sum(len(output) > 1_024 for output, _ in outputs.values()),)
+        ]
+
+    sqlite.with_store(body)
+
+
+@pytest.mark.parametrize("ends", [[5], [3, 4, 5], [5, 3, 4], [0, 2, 4, 6], [0, 1, 9]])
+def test_only_those_that_end_are_not_live_any_more(sqlite, ends):
+    async def body(store, first):
+        await commit(store, *(inserted(first + n) for n in range(10)))
+        await commit(store, *(finished(first + n) for n in ends))
+        left = [record.inserted.task_id - first for record in live(await loaded(store))]
+        assert left == [n for n in range(10) if n not in ends]
+
+    sqlite.with_store(body)
+
+
+def test_edges_go_with_their_task_whoever_wrote_them(sqlite):
+    """A term that has seen that there are none does not look again, unless there may be some since."""
+
+    def edges():
+        return execute(sqlite.path, "SELECT child FROM cronoq_trio_edges")
+
+    async def body(store, first):
+        await commit(store, *(inserted(first + n) for n in range(4)))
+        await commit(store, finished(first))
+        await commit(store, waiting(first + 5, edge(first + 1)), waiting(first + 6, edge(first + 1)))
+        await commit(store, finished(first + 2))
+        await commit(store, finished(first + 5))
+        assert edges() == [(first + 6,)]
+        await commit(store, finished(first + 6))
+        assert edges() == []
+        await commit(store, finished(first + 3))
+        execute(sqlite.path, "INSERT INTO cronoq_trio_edges VALUES (?, 0, 0, 'k', 1)", first + 1)
+        await store.claim(1)
+        await commit(store, finished(first + 1))
+        assert edges() == []
 
     sqlite.with_store(body)

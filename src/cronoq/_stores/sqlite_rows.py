@@ -78,7 +78,11 @@ class MultiRow:
 
 
 class BatchRows:
-    """Writes batches. Rows by value, the last one wins: writing a batch again changes nothing."""
+    """Writes batches. Rows by value, the last one wins: writing a batch again changes nothing.
+
+    New tasks and states have several statements each, from the most usual row to the one that may have everything. The
+    price: a table that gets rows of every kind gets as many statements per batch, at two rows' worth each.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._like_tasks = MultiRow(

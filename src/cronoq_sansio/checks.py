@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from cronoq_sansio.clock import MAX_CLIENT_DURATION, ns, seconds
 from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_RESOURCE_NAME
+from cronoq_sansio.limits import MAX_RESOURCE_NAME, MAX_SEARCHED_NAME
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import RESERVED_TAGS
 
@@ -126,8 +126,9 @@ def cut_text(text: str, limit: int) -> str:
 
 
 def clean_name(name: str, limit: int) -> str:
-    """Worker names: control characters are dropped, the rest is cut to `limit` characters."""
-    return "".join(character for character in name if not _is_control(ord(character)))[:limit]
+    """Worker names: control characters are dropped, the rest is cut to `limit` characters, a thousand at most."""
+    searched = name[:MAX_SEARCHED_NAME]
+    return "".join(character for character in searched if not _is_control(ord(character)))[:limit]
 
 
 def _is_control(point: int) -> bool:

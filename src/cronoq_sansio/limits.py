@@ -25,6 +25,13 @@ MAX_RECALLED = 1_024  #: encoded tasks without payload and key, and ends of leas
 MAX_RECALLED_SIZE = 512  #: … and their bytes: 2 MiB in all with what Python adds, 12 if each names 80 dependencies
 MAX_RECALLED_ANSWERS = 16  #: to Submit, by the id without its last 7 bits: ids follow each other, one or two are in use
 
+MAX_UNCOUNTED = 4 << 10  #: bytes of a message that is parsed before its entries are counted: 0.4 ms of empty tasks …
+MAX_UNCOUNTED_TASK = 512  #: … and of a task in it: nearly all; 170 dependencies fit, so a batch has 6 ms of them …
+MAX_UNCOUNTED_INSIDE = 64  #: … and of anything else in it: dependencies, tags
+MAX_OTHER_FIELDS = 1_024  #: unknown ones and repetitions in a message, and some more for each entry; 0.1 ms
+MAX_STATUSES = 64  #: entries of one listing's filter: there are twelve statuses
+MAX_SEARCHED_NAME = 1_024  #: characters in which a worker's name is looked for: a full message of them takes 2 s
+
 # --- credentials
 
 MIN_TOKEN = 16  #: characters; spec: what has fewer can be guessed

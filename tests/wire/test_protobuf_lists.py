@@ -10,7 +10,8 @@ from cronoq_sansio.errors import MAPPINGS, Code, GrpcStatus, Rejection
 from cronoq_sansio.service import messages as m
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import pb
-from cronoq_sansio.wire.protobuf_codec import BATCH_ENTRY_BYTES, ROUTES
+from cronoq_sansio.wire.protobuf_codec import ROUTES
+from cronoq_sansio.wire.protobuf_counts import BATCH_ENTRY_BYTES
 
 LIMITS = LimitSettings(max_tasks_per_batch=4, max_key_len=8)
 

@@ -5,16 +5,14 @@ it a second time. A fault of the caller is a `Rejection` that names the field. O
 3): these stand before anything that the engine knows, duplicates included.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
-from cronoq_sansio.checks import check_text, duration, invalid, undecodable
+from cronoq_sansio.checks import check_text, duration, invalid
 from cronoq_sansio.engine.actions import Submitted
 from cronoq_sansio.engine.snapshot import PoolSnapshot
-from cronoq_sansio.errors import Code, Rejection
-from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MAX_RECALLED_ANSWERS, MESSAGE_HEADROOM
+from cronoq_sansio.errors import Rejection
+from cronoq_sansio.limits import MAX_BATCH_EDGES, MAX_POOL_NAME, MAX_RECALLED_ANSWERS, MAX_STATUSES
 from cronoq_sansio.service.access import METHOD_ROLES
 from cronoq_sansio.service.messages import (
     BatchReply,
@@ -45,6 +43,7 @@ from cronoq_sansio.values import value
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import PREFIX_SIZE, frame, sole
 from cronoq_sansio.wire.protobuf_bytes import MAX_INSIDE, MORE, VARINT, tag, varint
+from cronoq_sansio.wire.protobuf_counts import answered, of_member, parse
 from cronoq_sansio.wire.protobuf_recall import Recall
 from cronoq_sansio.wire.protobuf_recurring import (
     decode_add_recurring,
@@ -55,8 +54,6 @@ from cronoq_sansio.wire.protobuf_recurring import (
     encode_recurring_removed,
 )
 from cronoq_sansio.wire.protobuf_spec import decode_spec
-
-BATCH_ENTRY_BYTES = 16  #: what the answer to a batch takes per member, at most: id, duplicate, tags and lengths
 
 
 @value
@@ -96,10 +93,9 @@ def decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
 
 def _decode_submit(data: bytes, limits: LimitSettings) -> Submit | Rejection:
     """With whatever may be in it."""
-    try:
-        message = pb.SubmitRequest.FromString(data)
-    except DecodeError:
-        return undecodable("SubmitRequest")
+    message = parse(pb.SubmitRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     if not message.HasField("task"):
         return invalid("task: must be set")
     spec = decode_spec(message.task, len(data), limits)
@@ -120,64 +116,54 @@ read_submit = Recall(_decode_submit).read
 
 def decode_batch(data: bytes, limits: LimitSettings) -> SubmitBatch | Rejection:
     """`Tasks.SubmitBatch`. A fault names the member, also in the metadata `cronoq-batch-index`."""
-    try:
-        message = pb.SubmitBatchRequest.FromString(data)
-    except DecodeError:
-        return undecodable("SubmitBatchRequest")
+    message = parse(pb.SubmitBatchRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     tasks = message.tasks
     if len(tasks) > limits.max_tasks_per_batch:
         allowed = limits.max_tasks_per_batch
         return invalid(f"tasks: {len(tasks)} members, at most {allowed} are allowed (limits.max_tasks_per_batch)")
-    answered = (limits.max_message_bytes - MESSAGE_HEADROOM) // BATCH_ENTRY_BYTES
-    if len(tasks) > answered:
-        return invalid(f"tasks: {len(tasks)} members, the answer to more than {answered} is above max_message_bytes")
+    most = answered(limits)
+    if len(tasks) > most:
+        return invalid(f"tasks: {len(tasks)} members, the answer to more than {most} is above max_message_bytes")
     edges = 0
     for index, task in enumerate(tasks):
         edges += len(task.deps)
         if edges > MAX_BATCH_EDGES:  # before any of them is looked at
             text = f"deps: the batch has more than {MAX_BATCH_EDGES} dependencies up to here; split it"
-            return _of_member(invalid(text), index)
+            return of_member(invalid(text), index)
     specs: list[TaskSpec] = []
     for index, task in enumerate(tasks):
         spec = decode_spec(task, task.ByteSize(), limits)
         if isinstance(spec, Rejection):
-            return _of_member(spec, index)
+            return of_member(spec, index)
         specs.append(spec)
     return SubmitBatch(tuple(specs))
 
 
-def _of_member(rejection: Rejection, index: int) -> Rejection:
-    names_a_field = rejection.code is not Code.TOO_LARGE
-    message = f"task[{index}]{'.' if names_a_field else ': '}{rejection.message}"
-    return Rejection(rejection.code, message, (("cronoq-batch-index", str(index)),))
-
-
 def decode_cancel(data: bytes, limits: LimitSettings) -> Cancel | Rejection:
     """`Tasks.Cancel`."""
-    try:
-        message = pb.CancelRequest.FromString(data)
-    except DecodeError:
-        return undecodable("CancelRequest")
+    message = parse(pb.CancelRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     task = _decode_ref(message.task, limits)
     return task if isinstance(task, Rejection) else Cancel(task)
 
 
 def decode_get(data: bytes, limits: LimitSettings) -> Get | Rejection:
     """`Tasks.Get`."""
-    try:
-        message = pb.GetRequest.FromString(data)
-    except DecodeError:
-        return undecodable("GetRequest")
+    message = parse(pb.GetRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     task = _decode_ref(message.task, limits)
     return task if isinstance(task, Rejection) else Get(task)
 
 
 def decode_wait(data: bytes, limits: LimitSettings) -> Wait | Rejection:
     """`Tasks.Wait`."""
-    try:
-        message = pb.WaitRequest.FromString(data)
-    except DecodeError:
-        return undecodable("WaitRequest")
+    message = parse(pb.WaitRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     task = _decode_ref(message.task, limits)
     if isinstance(task, Rejection):
         return task
@@ -189,58 +175,52 @@ def decode_wait(data: bytes, limits: LimitSettings) -> Wait | Rejection:
 
 def decode_snapshot(data: bytes, limits: LimitSettings) -> GetSnapshot | Rejection:
     """`Admin.Snapshot`."""
-    return _decode_empty(data) or GetSnapshot()
+    fault = parse(pb.Empty, data, limits)
+    return fault if isinstance(fault, Rejection) else GetSnapshot()
 
 
 def decode_list_workers(data: bytes, limits: LimitSettings) -> ListWorkers | Rejection:
     """`Admin.ListWorkers`."""
-    return _decode_empty(data) or ListWorkers()
-
-
-def _decode_empty(data: bytes) -> Rejection | None:
-    try:
-        pb.Empty.FromString(data)
-    except DecodeError:
-        return undecodable("Empty")
-    return None
+    fault = parse(pb.Empty, data, limits)
+    return fault if isinstance(fault, Rejection) else ListWorkers()
 
 
 def decode_list(data: bytes, limits: LimitSettings) -> ListTasks | Rejection:
     """`Tasks.ListTasks`. Unknown pools are the service's to refuse; statuses are judged here."""
-    try:
-        message = pb.ListTasksRequest.FromString(data)
-    except DecodeError:
-        return undecodable("ListTasksRequest")
-    pools = tuple(message.pools)
-    fault = _check_pools(pools, limits)
+    message = parse(pb.ListTasksRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
+    statuses = message.statuses
+    fault = _check_pools(message.pools, limits)
     if fault is not None:
         return fault
-    for status in message.statuses:
+    if len(statuses) > MAX_STATUSES:
+        return invalid(f"statuses: {len(statuses)} entries, at most {MAX_STATUSES} are allowed")
+    for status in statuses:
         if not TaskStatus.BLOCKED <= status <= TaskStatus.SHED:
             return invalid(f"statuses: {status} is not a number of the enumeration TaskStatus, or is its UNSPECIFIED")
-    return ListTasks(pools, tuple(sorted(set(message.statuses))), message.after, message.limit)
+    return ListTasks(tuple(message.pools), tuple(sorted(set(statuses))), message.after, message.limit)
 
 
 def decode_watch(data: bytes, limits: LimitSettings) -> Watch | Rejection:
     """`Tasks.Watch`."""
-    try:
-        message = pb.WatchRequest.FromString(data)
-    except DecodeError:
-        return undecodable("WatchRequest")
-    pools, ids, keys = tuple(message.pools), tuple(message.ids), tuple(message.keys)
+    message = parse(pb.WatchRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
+    ids, keys = message.ids, message.keys
     most = limits.max_tasks_per_batch
     if len(ids) + len(keys) > most:
         text = f"{len(ids) + len(keys)} entries, at most {most} are allowed (limits.max_tasks_per_batch)"
         return invalid(f"ids and keys: {text}")
-    fault = _check_pools(pools, limits)
+    fault = _check_pools(message.pools, limits)
     for index, key in enumerate(keys):
         fault = fault or check_text(f"keys[{index}]", key, limits.max_key_len)
         if not key:
             fault = fault or invalid(f"keys[{index}]: is empty; a task without a key can be watched by its id")
-    return fault or Watch(pools, ids, keys, message.all_transitions)
+    return fault or Watch(tuple(message.pools), tuple(ids), tuple(keys), message.all_transitions)
 
 
-def _check_pools(pools: tuple[str, ...], limits: LimitSettings) -> Rejection | None:
+def _check_pools(pools: Sequence[str], limits: LimitSettings) -> Rejection | None:
     most = limits.max_tasks_per_batch
     if len(pools) > most:
         return invalid(f"pools: {len(pools)} entries, at most {most} are allowed (limits.max_tasks_per_batch)")

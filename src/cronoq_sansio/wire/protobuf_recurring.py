@@ -7,9 +7,7 @@ those of a Submit are, with `template.` in front. What a cron expression or a zo
 
 from dataclasses import replace
 
-from google.protobuf.message import DecodeError
-
-from cronoq_sansio.checks import check_key_prefix, check_text, duration, invalid, undecodable
+from cronoq_sansio.checks import check_key_prefix, check_text, duration, invalid
 from cronoq_sansio.engine.snapshot import RecurringView
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import MAX_CRON, MAX_SCHEDULE_NAME, MAX_TIME_ZONE
@@ -25,6 +23,7 @@ from cronoq_sansio.service.messages_recurring import (
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_TOLERANCE, MissPolicy, Overlap, RecurringSpec, Scheduling, TaskSpec
 from cronoq_sansio.wire import pb
+from cronoq_sansio.wire.protobuf_counts import parse
 from cronoq_sansio.wire.protobuf_spec import decode_spec
 
 _FOREIGN_TIMES = ("deadline_unix_ns", "start_in_s", "start_unix_ns")
@@ -36,10 +35,9 @@ _LAST_OVERLAP = int(max(Overlap))
 
 def decode_add_recurring(data: bytes, limits: LimitSettings) -> AddRecurring | Rejection:
     """`Admin.AddRecurring`. Without a template every occurrence is an empty task for the pool `default`."""
-    try:
-        message = pb.RecurringRequest.FromString(data)
-    except DecodeError:
-        return undecodable("RecurringRequest")
+    message = parse(pb.RecurringRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     fault = (
         _check_name(message.name)
         or check_text("cron", message.cron, MAX_CRON)
@@ -58,20 +56,16 @@ def decode_add_recurring(data: bytes, limits: LimitSettings) -> AddRecurring | R
 
 def decode_remove_recurring(data: bytes, limits: LimitSettings) -> RemoveRecurring | Rejection:
     """`Admin.RemoveRecurring`."""
-    try:
-        message = pb.RemoveRecurringRequest.FromString(data)
-    except DecodeError:
-        return undecodable("RemoveRecurringRequest")
+    message = parse(pb.RemoveRecurringRequest, data, limits)
+    if isinstance(message, Rejection):
+        return message
     return _check_name(message.name) or RemoveRecurring(message.name)
 
 
 def decode_list_recurring(data: bytes, limits: LimitSettings) -> ListRecurring | Rejection:
     """`Admin.ListRecurring`."""
-    try:
-        pb.Empty.FromString(data)
-    except DecodeError:
-        return undecodable("Empty")
-    return ListRecurring()
+    fault = parse(pb.Empty, data, limits)
+    return fault if isinstance(fault, Rejection) else ListRecurring()
 
 
 def _check_name(name: str) -> Rejection | None:

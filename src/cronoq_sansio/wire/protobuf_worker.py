@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from google.protobuf.message import DecodeError
 
-from cronoq_sansio.checks import check_labels, check_text, clean_name, cut_text, duration, invalid
+from cronoq_sansio.checks import check_labels, check_text, clean_name, cut_text, duration, undecodable
 from cronoq_sansio.clock import seconds
 from cronoq_sansio.engine.task import Lease
 from cronoq_sansio.errors import Rejection
@@ -38,6 +38,7 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.spec import DEFAULT_POOL, TaskSpec
 from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.protobuf_bytes import LENGTH, MORE, REST, SHORT, VARINT, Only, tag, varint
+from cronoq_sansio.wire.protobuf_counts import parse
 
 _EMPTY = EmptyMessage()
 _complete_alone = Only(tag(3, LENGTH))  #: in `WorkerMessage`
@@ -51,13 +52,15 @@ _KEY = bytes((tag(7, LENGTH),))
 
 def decode_worker(data: bytes, limits: LimitSettings) -> FromWorker | Rejection:
     """One `WorkerMessage`. An empty oneof, or one with a member that is new to us, is an `EmptyMessage`."""
-    try:
-        begin = _complete_alone.begins(data)
-        if begin:
-            return _completed(pb.Complete.FromString(data[begin:]))
-        message = pb.WorkerMessage.FromString(data)
-    except DecodeError:
-        return invalid("the message is not a valid cronoq.v1.WorkerMessage (damaged, or text that is not UTF-8)")
+    begin = _complete_alone.begins(data)
+    if begin:
+        try:
+            return _completed(pb.Complete.FromString(data[begin:]))  # at most `MAX_INSIDE` bytes
+        except DecodeError:
+            return undecodable("WorkerMessage")
+    message = parse(pb.WorkerMessage, data, limits)
+    if isinstance(message, Rejection):
+        return message
     which = message.WhichOneof("msg")
     if which is None:
         return _EMPTY

@@ -31,10 +31,12 @@ from cronoq_sansio.checks import invalid, undecodable
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import (
     MAX_BATCH_EDGES,
+    MAX_COSTLY_BYTES,
     MAX_OTHER_FIELDS,
     MAX_STATUSES,
     MAX_UNCOUNTED,
     MAX_UNCOUNTED_INSIDE,
+    MAX_UNCOUNTED_MEMBER,
     MAX_UNCOUNTED_TASK,
     MESSAGE_HEADROOM,
 )
@@ -105,8 +107,11 @@ _TASK: Table = (
 _MEMBER = Entries("tasks", _BATCH_LIMIT, _TASK, "task[{}].", MAX_UNCOUNTED_TASK, 32)
 _BATCH: Table = {tag(1, LENGTH): _MEMBER}
 _DEPS = _TASK[tag(16, LENGTH)]
+_MEMBER_BEGIN = _PAYLOAD_BEGIN = tag(1, LENGTH)  #: a task in a batch, and the payload of a task
 _DEPS_BEGIN, _RESOURCES_BEGIN, _TAGS_BEGIN, _LABELS_BEGIN = (bytes((tag(number, LENGTH),)) for number in range(16, 20))
 """The first byte of their tags, however many zeros a tag has at its end."""
+_COSTLY = bytes((_MEMBER_BEGIN,)) + _DEPS_BEGIN + _RESOURCES_BEGIN + _TAGS_BEGIN + _LABELS_BEGIN
+_HARMLESS = bytes(set(range(0x100)) - set(_COSTLY))  #: bytes with which no entry of a batch begins that costs much
 _POOLS: Table = {tag(1, LENGTH): Entries("pools", _BATCH_LIMIT)}
 
 TABLES: dict[type[Message], Table] = {
@@ -151,8 +156,11 @@ def parse(kind: type[M], data: bytes, limits: LimitSettings) -> M | Rejection:
 
 def check_counts(kind: type[Message], data: bytes, limits: LimitSettings) -> Rejection | None:
     """Why a message has more entries than it may have; None: as far as can be told cheaply, it has not."""
-    walk = _Walk(data, limits, MAX_BATCH_EDGES if kind is pb.SubmitBatchRequest else limits.max_deps)
+    batch = kind is pb.SubmitBatchRequest
+    walk = _Walk(data, limits, batch)
     try:
+        if batch:
+            return walk.batch()
         return walk.level(0, len(data), TABLES[kind], {}, MAX_UNCOUNTED)
     except IndexError:  # it ends within a field
         return None
@@ -173,15 +181,42 @@ def of_member(rejection: Rejection, index: int) -> Rejection:
 class _Walk:
     """Along the tags of one message."""
 
-    __slots__ = ("_data", "_edges", "_limits", "_others")
+    __slots__ = ("_batch", "_data", "_edges", "_limits", "_others")
 
-    def __init__(self, data: bytes, limits: LimitSettings, edges: int) -> None:
-        """`edges`: dependencies that all tasks of the message may have."""
+    def __init__(self, data: bytes, limits: LimitSettings, batch: bool) -> None:
         self._data = data
         self._limits = limits
-        self._edges = edges
+        self._batch = batch
+        self._edges = MAX_BATCH_EDGES
+        """Dependencies that a batch may still have."""
         self._others = MAX_OTHER_FIELDS
         """Fields that may still come without being counted each for itself."""
+
+    def batch(self) -> Rejection | None:
+        """A batch: what `level` does, in fewer steps for members that are short, or long for their payload only."""
+        data, at, end = self._data, 0, len(self._data)
+        most = room = self._most(_MEMBER)
+        if end <= most * MAX_UNCOUNTED_MEMBER and len(data.translate(None, _HARMLESS)) <= most * MAX_COSTLY_BYTES:
+            return None
+        last, free = end - MAX_UNCOUNTED, MAX_UNCOUNTED_TASK
+        while at < last and room and data[at] == _MEMBER_BEGIN:
+            size, more = data[at + 1], data[at + 2]
+            at += 2
+            if size >= 0x80:
+                size, at = (size + ((more - 1) << 7), at + 1) if more < 0x80 else _varint(data, at - 1)
+                if size > free:
+                    rest = size
+                    if data[at] == _PAYLOAD_BEGIN:
+                        long, more = data[at + 1], data[at + 2]
+                        rest -= long + ((more - 1) << 7) if more < 0x80 <= long else _varint(data, at + 1)[0]
+                    if rest > free:
+                        self._others += _MEMBER.fields
+                        fault = self._look(_MEMBER, _TASK, at, min(at + size, end), {}, room)
+                        if fault is not None:
+                            return fault
+            at += size
+            room -= 1
+        return self.level(at, end, _BATCH, {_MEMBER.name: room}, MAX_UNCOUNTED)
 
     def level(self, at: int, end: int, table: Table, left: Left, free: int) -> Rejection | None:
         """One message, from `at` to `end` but for the last `free` bytes. Raises `IndexError` when it is damaged."""
@@ -255,7 +290,7 @@ class _Walk:
         most: int = getattr(self._limits, entries.setting)
         if entries is _MEMBER:
             return min(most, answered(self._limits))
-        return min(most, self._edges) if entries is _DEPS else most
+        return min(most, self._edges) if entries is _DEPS and self._batch else most
 
     def _too_many(self, entries: Entries) -> Rejection:
         most = self._most(entries)

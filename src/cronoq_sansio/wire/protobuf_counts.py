@@ -16,11 +16,14 @@ may be there more than once is in them:
   again and again: `MAX_OTHER_FIELDS` in all, and some for each entry that is counted.
 
 Honest messages pay little. Those up to `MAX_UNCOUNTED` bytes are not looked at: they have no room for many entries. Nor
-is what is left of a larger one, nor a message within it that is short. Whatever has a length is skipped, so payloads
-cost nothing. The rest is a few steps for each entry, a fiftieth of what becomes of it later.
+is what is left of a larger one, nor a message within it that is short. A batch of short members, or a task of a few
+kilobytes, that has not even the bytes with which too many entries would begin is settled by one look at all of them, in
+C. Whatever has a length is skipped, so payloads cost nothing. The rest is a step for each entry, which costs a tenth of
+what becomes of it later, and never more steps than the limits allow entries.
 
 The walk may take for good what the parser refuses, never the other way round: bytes that it cannot follow are damaged,
-and the parser stops there as well and says so.
+and the parser stops there as well and says so. Counts are in the words of the checks after the parse, which hold for
+what is small; but how many there are in all, nobody knows here.
 """
 
 from typing import Any, TypeVar

@@ -9,7 +9,7 @@ WINDOW = 1 << 31
 def bounded(machine: Http2Connection, streams: int) -> None:
     """Fails when the machine holds more than it may; `streams`: how many may be open."""
     assert len(machine._streams) <= streams
-    assert len(machine._buffer) < limits.MAX_FRAME + 9
+    assert len(machine._buffer) + machine._dropped < limits.MAX_FRAME + 9 and machine._skip <= limits.MAX_FRAME
     assert machine._block_size <= limits.MAX_HEADER_BLOCK
     assert sum(map(len, machine._block)) <= machine._block_size
     assert machine._replies.waiting <= limits.MAX_UNSENT_CONTROL + 100

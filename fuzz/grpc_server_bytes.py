@@ -110,7 +110,7 @@ class Service:
     def may_go_on(self) -> bool:
         """Whether the peer may send any frame next."""
         http2 = self.server.http2
-        return not http2.closed and http2._settled and not http2._block_stream and not http2._buffer
+        return not http2.closed and http2._settled and not http2._block_stream and not http2._buffer and not http2._skip
 
     def close(self) -> None:
         """Answer what is open, let the peer open its windows, and take what there is."""

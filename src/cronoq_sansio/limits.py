@@ -89,6 +89,9 @@ MAX_UNREGISTERED_STREAMS = 64  #: a worker registers at once; of more of these, 
 
 PREFACE_TIMEOUT = 5 * SECOND  #: a peer that sent no HTTP/2 preface and SETTINGS by then is something else
 HEADERS_TIMEOUT = 10 * SECOND  #: a header block that is not complete by then
+FRAME_TIMEOUT = 10 * SECOND  #: any other frame; of DATA MESSAGE_GRACE, and its length at MIN_MESSAGE_RATE
+MAX_STRANGERS = 64 << 20  #: bytes of unfinished frames and header blocks of all connections that never had a call …
+STRANGER_SPARE = 4 << 10  #: … without those that have no more than this: so a usual first call is never refused for it
 IDLE_TIMEOUT = 300 * SECOND  #: a connection without an open stream
 STREAM_STALL_TIMEOUT = 30 * SECOND  #: a stream whose unsent bytes or half-received message make no progress
 MAX_UNSENT = 1 << 20  #: bytes queued for the socket of one connection
@@ -158,6 +161,12 @@ TINY_DATA_PER_MESSAGE = 4  #: … but for their five bytes of head, and what win
 GOOD_DATA = 4 << 10  #: … and so many again after a piece of this size: a window may have cut off the rest of it …
 TINY_DATA_BURST = 1_000  #: … and beyond that so many at once: somebody tries how messages may be cut …
 TINY_DATA_RATE = 33  #: … and per second, as of empty ones
+TINY_READ = (
+    512  #: a read of fewer bytes that completes no frame; a segment of TCP has 536, a record of TLS 512 or more …
+)
+TINY_READS_PER_FRAME = 2  #: … but for the end of a segment, and a head that is sent apart: so many are no matter …
+TINY_READ_BURST = 1_000  #: … one more for each larger read, and beyond that so many at once: five calls byte by byte …
+TINY_READ_RATE = 10  #: … and per second: nobody means to, and each costs as much as a small call
 MIN_USEFUL_DATA = 256  #: DATA that a window cuts to less pays for no WINDOW_UPDATE: clients open theirs by kilobytes
 REFUSED_BURST = 200  #: calls that are refused for their headers on a connection that never had one admitted …
 REFUSED_RATE = 10  #: … and per second: a client whose credentials are wrong tries that a few times, not for ever
@@ -173,6 +182,7 @@ USELESS_BREACH = 100  #: what one counts that ends because it broke a rule of HT
 USELESS_VISIT = 10  #: what a connection counts of which no call or worker's message was complete: 0.1 to 0.2 ms
 USELESS_HANDSHAKE = 40  #: what a TLS handshake counts that came to nothing: 0.4 to 0.9 ms
 USELESS_SETTINGS = 10  #: what a SETTINGS frame counts: it may change the windows of all streams
+USELESS_READ = 3  #: what a small read counts that completes nothing: 30 to 50 µs
 PEER_PAUSE = 60 * SECOND  #: between two lines of the log about one limit and address
 MAX_LOGGED_PEERS = 20  #: limits and addresses that are told in that time: an attack has many addresses
 MAX_PAST_PEERS = 10_000  #: addresses that are remembered although nobody is connected from there, 300 bytes each

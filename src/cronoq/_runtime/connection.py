@@ -30,7 +30,7 @@ from cronoq_sansio.limits import (
     WRITE_SIZE,
 )
 from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerSent
-from cronoq_sansio.wire.peer_limits import KEPT_OUT, UNREAD, PeerLimit
+from cronoq_sansio.wire.peer_limits import KEPT_OUT, TINY_READS, UNREAD, PeerLimit
 
 if TYPE_CHECKING:
     from cronoq._runtime.door import Guest
@@ -76,6 +76,7 @@ class Connection:
         "_over",
         "_portion",
         "_scope",
+        "_settled",
         "_transport",
         "_unsent",
         "_useful",
@@ -110,6 +111,8 @@ class Connection:
         self._over = False
         self._debt = 0
         self._useful = False
+        self._settled = 0
+        """Small reads that completed nothing, of which the door was told."""
         self._portion = READ_SIZE
         """Bytes of the next read."""
         self.peer = peer
@@ -257,6 +260,8 @@ class Connection:
                         received(data)
                     elif data is not None:
                         return
+                    elif transport.arrived:
+                        self._note_fragment(transport.arrived)
             if self._scope.cancelled_caught and not self._failed:
                 self._keep_time()
 
@@ -281,6 +286,8 @@ class Connection:
                     driver.handle(events, now)
             finally:
                 self.touched = False
+        elif machine.http2.tiny_reads != self._settled:
+            self._settle_reads()
         if machine.http2.unsent or machine.wants_write():
             arisen = self.flush()
             if arisen:
@@ -289,6 +296,24 @@ class Connection:
             self._rearm()
         if len(data) >= MIN_READ:
             self._note_cost(self._clock.now() - now)
+
+    def _note_fragment(self, size: int) -> None:
+        """TLS has taken so many bytes that are nothing for the machine yet."""
+        if not self._machine.proven and self.guest is not None and self.guest.unwelcome():
+            self.give_up(KEPT_OUT)
+        elif not self._machine.http2.fragment(size, self._clock.now()):
+            self._debt = TINY_READS.debt
+            self._settle_reads()
+            self._lobby.exceeded(TINY_READS, self.peer)
+            self.give_up(TINY_READS)
+        elif self._machine.http2.tiny_reads != self._settled:
+            self._settle_reads()
+
+    def _settle_reads(self) -> None:
+        """Who sends a byte now and then on many connections does not get far with each of them."""
+        self._settled = self._machine.http2.tiny_reads
+        if self.guest is not None:
+            self.guest.settle()
 
     def _look_for_use(self, events: list[Any]) -> None:
         """Whoever is admitted while no term serves is turned away for that: it is no fault of the peer."""

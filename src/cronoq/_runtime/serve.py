@@ -50,6 +50,7 @@ from cronoq_sansio.wire.credit import Unfinished
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.http2_choice import H2, choose
 from cronoq_sansio.wire.peer_limits import HANDSHAKE
+from cronoq_sansio.wire.strangers import Strangers
 
 if TYPE_CHECKING:
     from cronoq._runtime.http_listener import HttpListener
@@ -131,7 +132,7 @@ class Server:
         self.lobby = Lobby(self.clock)
         bounds = settings.limits
         self.door = Door(bounds.max_connections, bounds.max_connections_per_peer, self.lobby.peer_log, self.clock)
-        self._unfinished, self._waiting = Unfinished(), Waiting()
+        self._unfinished, self._waiting, self._strangers = Unfinished(), Waiting(), Strangers()
         self.terms = Terms(settings, store, self.clock, self.lobby, self._serving, recordings)
         self._settings = settings
         self._store = store
@@ -247,6 +248,7 @@ class Server:
             self._unfinished,
             self._waiting,
             self.lobby.calls,
+            self._strangers,
         )
         return Connection(transport, machine, self.lobby, self.clock, self._nursery, peer)
 

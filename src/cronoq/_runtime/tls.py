@@ -29,7 +29,7 @@ HTTP_PROTOCOLS = ("h2", "http/1.1")
 class TlsTransport:
     """The server's end of one TLS connection, above the transport that carries it."""
 
-    __slots__ = ("_arrived", "_below", "_ended", "_incoming", "_left", "_object", "_outgoing")
+    __slots__ = ("_arrived", "_below", "_ended", "_incoming", "_left", "_object", "_outgoing", "arrived")
 
     def __init__(self, below: Transport, context: ssl.SSLContext) -> None:
         self._below = below
@@ -38,6 +38,8 @@ class TlsTransport:
         self._object = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._left: memoryview | bytes = b""
         """Ciphertext that the transport below did not take; goes before what is in `_outgoing`."""
+        self.arrived = 0
+        """Ciphertext of the last read that has brought no plaintext."""
         self._arrived = False
         """Bytes after the handshake may have come with it: look before waiting."""
         self._ended = False
@@ -102,6 +104,7 @@ class TlsTransport:
                 parts.append(part)
         except ssl.SSLWantReadError:
             self._flush()
+            self.arrived = 0 if parts or not data else len(data)
             return b"".join(parts) or None
         except ssl.SSLEOFError:
             if not parts:

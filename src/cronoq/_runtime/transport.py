@@ -26,6 +26,10 @@ class Transport(Protocol):
     def unsent(self) -> bool:
         """Bytes that `try_send` took wait here: wait until writable and call it again, if need be with nothing."""
 
+    @property
+    def arrived(self) -> int:
+        """Bytes that the last `try_receive` has taken and of which it has nothing to say yet."""
+
     def try_send(self, data: bytes | memoryview) -> int:
         """Send what fits now; returns how many bytes that was, 0 when nothing does."""
 
@@ -59,6 +63,7 @@ class SocketTransport:
     __slots__ = ("_socket", "recv", "send", "wait_readable")
 
     unsent = False
+    arrived = 0
 
     def __init__(self, connected: socket.socket) -> None:
         """Takes over the socket: non-blocking, no delay for small writes, keepalive."""
@@ -126,6 +131,7 @@ class MemoryTransport:
     """One end of a connection in memory; `memory_pair` makes both."""
 
     unsent = False
+    arrived = 0
 
     def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming

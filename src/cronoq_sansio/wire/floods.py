@@ -25,6 +25,9 @@ from cronoq_sansio.limits import (
     TINY_DATA_BURST,
     TINY_DATA_PER_MESSAGE,
     TINY_DATA_RATE,
+    TINY_READ_BURST,
+    TINY_READ_RATE,
+    USELESS_READ,
     USELESS_SETTINGS,
     WINDOW_UPDATE_BYTES,
     WINDOW_UPDATES,
@@ -142,6 +145,7 @@ class Floods:
         "_noted",
         "_pings",
         "_priorities",
+        "_reads",
         "_refusals",
         "_refused",
         "_resets",
@@ -150,6 +154,7 @@ class Floods:
         "content",
         "opened",
         "sent",
+        "tiny_reads",
     )
 
     def __init__(self, streams: int) -> None:
@@ -173,6 +178,9 @@ class Floods:
         """Those of which the peer could not know."""
         self._windows = 0
         self._priorities = 0
+        self.tiny_reads = 0
+        """All that were counted: none is paid for by time alone, or many connections could have some each."""
+        self._reads = Bucket(TINY_READ_BURST, TINY_READ_RATE)
 
     def asked(self) -> None:
         """A stream was opened by us. The peer may end it by a reset, or with an answer that cannot be taken."""
@@ -233,6 +241,11 @@ class Floods:
         self._priorities += 1
         return self._priorities <= PRIORITIES_PER_STREAM * (self.opened + 1)
 
+    def tiny_read(self, now: int) -> bool:
+        """A read has brought a few bytes, and completed nothing."""
+        self.tiny_reads += 1
+        return self._reads.take(now)
+
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us, carried nothing, and are not paid for by anything that it did since."""
         pings = self._pings.taken(now) if self.sent == self._noted else 0
@@ -240,7 +253,7 @@ class Floods:
         counted = max(0, self._windows - self._paid_windows())
         counted += max(0, self._priorities - PRIORITIES_PER_STREAM * self.opened)
         settings = max(0, self._settings.taken(now) - _USUAL_SETTINGS)
-        return buckets + counted + self._refused + settings * USELESS_SETTINGS
+        return buckets + counted + self._refused + settings * USELESS_SETTINGS + self.tiny_reads * USELESS_READ
 
 
 _USUAL_SETTINGS = 2  #: a peer's own, and the acknowledgement of ours

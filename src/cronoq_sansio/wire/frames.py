@@ -5,12 +5,13 @@ passes is complete and untouched; its meaning is looked at elsewhere.
 """
 
 from cronoq_sansio import limits
+from cronoq_sansio.clock import SECOND
 from cronoq_sansio.values import value
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEADER = 9
 
-HEADERS, SETTINGS, GOAWAY, CONTINUATION = 1, 4, 7, 9
+DATA, HEADERS, SETTINGS, GOAWAY, CONTINUATION = 0, 1, 4, 7, 9
 ACK = 1
 END_HEADERS = 4
 
@@ -39,14 +40,14 @@ class Fault:
 class FrameCutter:
     """Cuts what a client sends, preface first. Holds at most one unfinished frame."""
 
-    __slots__ = ("_block", "_broken", "_buffer", "_seen", "finished_headers", "greeted", "settled")
+    __slots__ = ("_block", "_broken", "_buffer", "_seen", "finished", "greeted", "settled")
 
     def __init__(self) -> None:
         self.greeted = False
         """The preface is complete."""
         self.settled = False
         """The first SETTINGS frame is complete."""
-        self.finished_headers = False
+        self.finished = False
         """The last `feed` completed a frame that left no header block open."""
         self._seen = 0
         """Bytes of the preface."""
@@ -57,7 +58,7 @@ class FrameCutter:
 
     def feed(self, data: bytes) -> list[Frame | Fault]:
         """The frames that `data` completes, in order; a `Fault` is always the last item and stays the last ever."""
-        self.finished_headers = False
+        self.finished = False
         found: list[Frame | Fault] = []
         if self._broken:
             return found
@@ -80,6 +81,22 @@ class FrameCutter:
         buffer = self._buffer
         return self._block > 0 or 0 < len(buffer) < 4 or (len(buffer) > 3 and buffer[3] in (HEADERS, CONTINUATION))
 
+    @property
+    def allowed(self) -> int | None:
+        """How long what is unfinished may take in all; None = nothing is."""
+        buffer = self._buffer
+        if self.within_headers:
+            return limits.HEADERS_TIMEOUT
+        if len(buffer) >= FRAME_HEADER and buffer[3] == DATA:
+            length = int.from_bytes(buffer[:3], "big")
+            return limits.MESSAGE_GRACE + length * SECOND // limits.MIN_MESSAGE_RATE
+        return limits.FRAME_TIMEOUT if buffer else None
+
+    @property
+    def kept(self) -> int:
+        """Bytes that are no whole frame, or of no whole header block."""
+        return len(self._buffer) + self._block
+
     def _cut(self, buffer: bytes, found: list[Frame | Fault]) -> None:
         at, end = 0, len(buffer)
         while end - at >= FRAME_HEADER:
@@ -101,7 +118,7 @@ class FrameCutter:
             found.append(Frame(kind, buffer[at:following]))
             at = following
             if not self._block:
-                self.finished_headers = True
+                self.finished = True
         self._buffer = buffer[at:] if at < end else b""
 
     def _check(self, length: int, kind: int, flags: int) -> Fault | None:

@@ -50,6 +50,7 @@ from cronoq_sansio.wire.peer_limits import Exceeded, PeerLimit
 from cronoq_sansio.wire.protobuf_codec import Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
+from cronoq_sansio.wire.strangers import Stranger, Strangers
 
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
@@ -70,12 +71,13 @@ class GrpcServer(GrpcOutput):
         unfinished: Unfinished | None = None,
         waiting: Waiting | None = None,
         calls: dict[Outcome, int] | None = None,
+        strangers: Strangers | None = None,
     ) -> None:
         """`refusal`: looked at for each call after its role, before its arguments.
 
-        `unfinished`, `waiting`: what all connections of the process hold. `calls`: where calls are counted that fail
-        before any event tells of them, and worker streams that end for what came on them; an entry that is missing is
-        made.
+        `unfinished`, `waiting`, `strangers`: what all connections of the process hold. `calls`: where calls are counted
+        that fail before any event tells of them, and worker streams that end for what came on them; an entry that is
+        missing is made.
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
@@ -106,6 +108,7 @@ class GrpcServer(GrpcOutput):
         """Streams with a message that is here and not inflated, the one that came first before the others."""
         self.proven = False
         """A call of this peer was admitted."""
+        self._stranger = Stranger(Strangers() if strangers is None else strangers)
         self.exceeded: list[PeerLimit] = []
         """Limits that the peer has exceeded; whoever tells of them empties the list."""
 
@@ -140,6 +143,8 @@ class GrpcServer(GrpcOutput):
                 self.give_up(fault.limit)
         if self._streams:
             self._credit.give()
+        if not self.proven and not self._stranger.may_keep(self.http2.kept):
+            self.give_up(peer_limits.UNFINISHED)
         return events
 
     def receive_eof(self, now: int) -> list[ServiceEvent]:
@@ -221,6 +226,7 @@ class GrpcServer(GrpcOutput):
                 self._refuse(stream_id, found)
                 return None
             self.proven = True
+            self._stranger.may_keep(0)
         rejection = self._refusal.now or found.fault
         if rejection is not None:
             self._reject(stream_id, found.route, rejection)
@@ -539,6 +545,7 @@ class GrpcServer(GrpcOutput):
                 self._end_stream(stream, why, events)
             else:
                 self._end_call(stream, events)
+        self._stranger.may_keep(0)
         self.clear()
 
     # --- time

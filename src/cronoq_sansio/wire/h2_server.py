@@ -96,7 +96,8 @@ class H2Server(ServerTimers):
         self._pinged: int | None = None
         self._idle_since = now
         self._preface_due: int | None = now + limits.PREFACE_TIMEOUT
-        self._headers_due: int | None = None
+        self._frame_due: int | None = None
+        self._begun = now
         # What we send is written in lower case and checked by our tests, so h2 need not look at it again.
         self._machine = _Machine(
             H2Configuration(
@@ -140,10 +141,10 @@ class H2Server(ServerTimers):
         if cutter.greeted and not self._greeted:
             self._greet()
         self._receive_frames(found, events)
-        if not cutter.within_headers:
-            self._headers_due = None
-        elif self._headers_due is None or cutter.finished_headers:
-            self._headers_due = self._clock + limits.HEADERS_TIMEOUT
+        if cutter.finished or self._frame_due is None:
+            self._begun = self._clock
+        allowed = cutter.allowed
+        self._frame_due = None if allowed is None else self._begun + allowed
         self._pull(control=True)
         if self._replies.waiting > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
             self._give_up(frames.ENHANCE_YOUR_CALM, peer_limits.UNREAD_REPLIES, events)
@@ -284,9 +285,25 @@ class H2Server(ServerTimers):
         """What the peer lets each new stream send."""
         return self._machine.remote_settings.initial_window_size
 
+    tiny_reads = 0
+    """Floods are not counted here."""
+
     def useless(self, now: int) -> int:
         """Always 0: floods are not counted here."""
         return 0
+
+    def fragment(self, size: int, now: int) -> bool:
+        """Always True."""
+        return True
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the peer that are no whole frame, or no whole header block."""
+        return self._cutter.kept
+
+    @property
+    def _within_headers(self) -> bool:
+        return self._cutter.within_headers
 
     @property
     def whole_window(self) -> int:

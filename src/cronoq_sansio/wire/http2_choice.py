@@ -49,6 +49,17 @@ class Http2(Protocol):
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing."""
 
+    @property
+    def tiny_reads(self) -> int:
+        """Small reads of the peer that have completed nothing, as far as they are counted."""
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the peer that are no whole frame, or no whole header block."""
+
+    def fragment(self, size: int, now: int) -> bool:
+        """A read below has brought nothing for `receive`."""
+
     def receive(self, data: bytes, now: int) -> list[Event]:
         """Bytes of the peer."""
 

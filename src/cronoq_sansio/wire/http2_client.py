@@ -133,15 +133,16 @@ class Http2Client(Http2Connection):
             return events
         self._clock = self._heard = now - self._lost
         self._pinged = None
+        self._moved_on = False
         if not self._settled and len(self._buffer) + len(data) >= FRAME_HEADER:
-            stranger = words.name_peer((self._buffer + data[:FRAME_HEADER])[:FRAME_HEADER])
+            stranger = words.name_peer((bytes(self._buffer) + data[:FRAME_HEADER])[:FRAME_HEADER])
             if stranger is not None:
                 self._end()
                 events.append(Failed(stranger))
                 return events
         try:
             at = 0
-            if self._buffer:
+            if self._buffer or self._skip:
                 data, at = self._join(data, events)
             self._receive_frames(data, at, events)
             if self.unsent > limits.MAX_UNSENT:
@@ -160,7 +161,7 @@ class Http2Client(Http2Connection):
             return []
         reason = "the server closed the connection"
         if not self._settled:
-            first = self._buffer
+            first = bytes(self._buffer)
             reason = words.name_peer(first) or words.NOT_HTTP2 if first else words.HUNG_UP
         self._end()
         return [Failed(reason)]

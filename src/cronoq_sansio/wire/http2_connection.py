@@ -1,8 +1,9 @@
 """What both sides of an HTTP/2 connection have in common (RFC 9113): frames in, frames out, windows, settings, floods.
 
 One pass over the bytes of a read: each frame is judged by its head, acted on where it lies, and forgotten. What a peer
-can make us keep is one unfinished frame, one header block, and an output within bounds. A role (`http2_server.py`,
-`http2_client.py`) says what headers, data and ends mean to it.
+can make us keep is one unfinished frame, one header block, and an output within bounds. Of frames that mean nothing
+here, those of unknown types and content that nobody waits for, what comes is dropped at once. A role
+(`http2_server.py`, `http2_client.py`) says what headers, data and ends mean to it.
 
 A rule of the connection that is broken ends it: GOAWAY with a code of section 7 and a text that says which rule. A
 rule of one stream ends that stream with RST_STREAM. Frames that cost us and carry nothing are counted (`floods.py`).
@@ -66,12 +67,14 @@ class Http2Connection(Http2Output):
         "_buffer",
         "_clock",
         "_decoder",
+        "_dropped",
         "_floods",
         "_highest",
         "_lost",
         "_moved_on",
         "_receive_window",
         "_settled",
+        "_skip",
         "_window",
         "closed",
     )
@@ -89,7 +92,12 @@ class Http2Connection(Http2Output):
         self._lost = 0
         """Nanoseconds of `now` that do not count; `_clock` is without them."""
         self._clock = now
-        self._buffer = b""
+        self._buffer: bytes | bytearray = b""
+        """What there is of an unfinished frame …"""
+        self._dropped = 0
+        """… without so many bytes behind the first of its payload, which nobody waits for."""
+        self._skip = 0
+        """Bytes that are still to come of a frame that means nothing, of which nothing is kept."""
         self._settled = False
         """The peer's first SETTINGS are here."""
         self._block: list[bytes] = []
@@ -97,7 +105,7 @@ class Http2Connection(Http2Output):
         self._block_stream = self._block_flags = self._block_size = self._block_frames = 0
         """… its stream (0 = there is none), the flags of HEADERS, its bytes and frames."""
         self._moved_on = False
-        """The last read has brought a frame to its end that left no header block open."""
+        """The read that is looked at has brought a frame to its end that left no header block open."""
         self._decoder = Decoder(limits.MAX_HEADER_LIST)
         self._floods = Floods(max_streams)
         self._highest = 0
@@ -130,6 +138,10 @@ class Http2Connection(Http2Output):
         """DATA on a stream that is open; `size` with padding."""
         raise NotImplementedError
 
+    def _awaits(self, stream_id: int) -> bool:
+        """Whether content of a stream may mean something to somebody."""
+        return stream_id in self._streams
+
     def _on_scrap(self) -> None:
         """A few bytes of DATA came that nobody waits for any more."""
 
@@ -159,7 +171,6 @@ class Http2Connection(Http2Output):
     def _receive_frames(self, buffer: bytes, at: int, events: list[Any]) -> None:
         """Act on all whole frames from a place on, and keep the rest. Raises `Fault`."""
         end = len(buffer)
-        self._moved_on = False
         while end - at >= FRAME_HEADER and not self.closed:
             if self._settled and not self._block_stream:
                 begun, at = at, self._usual(buffer, at, end, events)
@@ -171,33 +182,67 @@ class Http2Connection(Http2Output):
             following = start + (high << 16 | low)
             if following - start > limits.MAX_FRAME or self._block_stream or not self._settled:
                 self._check_order(following - start, kind, flags, stream_id)
-            if following > end:
+            if kind >= len(_FRAMES):
+                if not self._floods.priority():
+                    raise Exceeded(peer_limits.UNKNOWN_FRAMES)
+                if following > end:
+                    self._skip = following - end
+                    return
+            elif following > end:
                 break
-            if kind < len(_FRAMES):
+            else:
                 _FRAMES[kind](self, flags, stream_id & MAX_STREAM_ID, buffer[start:following], events)
-            elif not self._floods.priority():
-                raise Exceeded(peer_limits.UNKNOWN_FRAMES)
             at = following
             if not self._block_stream:
                 self._moved_on = True
-        self._buffer = buffer[at:] if at < end and not self.closed else b""
+        if at < end and not self.closed:
+            self._buffer = buffer[at:]
+            self._let_go()
 
     def _join(self, data: bytes, events: list[Any]) -> tuple[bytes, int]:
-        """What was kept and what has come, and where to go on.
+        """What was kept and what has come, and where to go on. Nothing is kept when this returns, or all that came.
 
-        Where a frame of DATA goes on, which is usual in long messages, only its own bytes are copied.
+        However many reads a frame takes, its bytes are copied twice at most. Where one of DATA goes on, which is usual
+        in long messages, only its own bytes are copied.
         """
+        if self._skip:
+            passed = min(self._skip, len(data))
+            self._skip -= passed
+            self._moved_on = not self._skip
+            return data, passed
         begun = self._buffer
-        if len(begun) < FRAME_HEADER or begun[3] != DATA:
-            return begun + data, 0
-        high, low, _, flags, stream_id = _head(begun)
-        missing = FRAME_HEADER + (high << 16 | low) - len(begun)
+        if len(begun) < FRAME_HEADER:
+            self._buffer = b""
+            return bytes(begun) + data, 0
+        high, low, kind, flags, stream_id = _head(begun)
+        missing = FRAME_HEADER + (high << 16 | low) - len(begun) - self._dropped
         if missing > len(data):
-            return begun + data, 0
-        self._buffer = b""
-        payload = b"".join((memoryview(begun)[FRAME_HEADER:], memoryview(data)[:missing]))
-        self._on_data(flags, stream_id & MAX_STREAM_ID, payload, events)
+            if type(begun) is bytes:
+                begun = self._buffer = bytearray(begun)
+            begun += data
+            self._let_go()
+            return data, len(data)
+        dropped, self._dropped, self._buffer = self._dropped, 0, b""
+        if kind != DATA:
+            return b"".join((begun, data)), 0
+        # What was dropped was content for nobody: how much it was is all that matters.
+        parts = memoryview(begun)[FRAME_HEADER:], bytes(dropped), memoryview(data)[:missing]
+        self._moved_on = True
+        self._on_data(flags, stream_id & MAX_STREAM_ID, b"".join(parts), events)
         return data, missing
+
+    def _let_go(self) -> None:
+        """Of content for nobody keep the head, and the byte that may say how much of it is padding."""
+        buffer = self._buffer
+        more = len(buffer) - FRAME_HEADER - 1
+        if more > 0 and buffer[3] == DATA and not self._awaits(_head(buffer)[4] & MAX_STREAM_ID):
+            self._dropped += more
+            self._buffer = bytes(buffer[: FRAME_HEADER + 1])
+
+    @property
+    def kept(self) -> int:
+        """Bytes of the peer that are no whole frame, or no whole header block."""
+        return len(self._buffer) + (self._block_size if self._block_stream else 0)
 
     def _check_order(self, length: int, kind: int, flags: int, stream_id: int) -> None:
         """What of a frame can be judged by its head."""
@@ -484,6 +529,11 @@ class Http2Connection(Http2Output):
             raise Exceeded(peer_limits.RESETS)
         self._reply(RST_STREAM, 0, stream_id, LONG.pack(code))
         self._over.note(stream_id, State.DROPPED)
+
+    @property
+    def tiny_reads(self) -> int:
+        """Small reads of the peer that have completed nothing, as far as they are counted."""
+        return self._floods.tiny_reads
 
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import NEVER
+from cronoq_sansio.clock import NEVER, SECOND
 from cronoq_sansio.wire import http2_fields, peer_limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -108,17 +108,19 @@ class Http2Server(Http2Connection, ServerTimers):
     """
 
     __slots__ = (
+        "_begun",
         "_between",
         "_draining",
         "_failed",
         "_form",
-        "_headers_due",
+        "_frame_due",
         "_heard",
         "_idle_since",
         "_lingering",
         "_max_streams",
         "_odd",
         "_peer_leaves",
+        "_pieces",
         "_ping_interval",
         "_ping_timeout",
         "_pinged",
@@ -160,7 +162,11 @@ class Http2Server(Http2Connection, ServerTimers):
         self._preface_due: int | None = now + limits.PREFACE_TIMEOUT
         self.due = self._preface_due
         """Nothing is due before this, on the scale of `now`: what `next_timeout` said last, or what came up since."""
-        self._headers_due: int | None = None
+        self._frame_due: int | None = None
+        self._begun = now
+        """When what is unfinished has begun."""
+        self._pieces = 0
+        """Small reads that it has come in, without those that larger ones have paid for."""
 
     # --- in
 
@@ -173,30 +179,37 @@ class Http2Server(Http2Connection, ServerTimers):
         if self._pinged is not None:
             self._pinged = None
             self._advance(self._next_ping())
-        at = 0
+        at, size = 0, len(data)
         if self._between:
             at = self._whole(data, 0, len(data), events)
-            if at == len(data) and self.unsent <= limits.MAX_UNSENT:
+            if at == size and self.unsent <= limits.MAX_UNSENT:
                 return events
+        self._moved_on = at > 0
         try:
             if self._seen < len(PREFACE):
                 at = self._greet(data)
             if self._seen == len(PREFACE):
-                if self._buffer:
+                if self._buffer or self._skip:
                     data, at = self._join(data, events)
                 self._receive_frames(data, at, events)
             if self.unsent > limits.MAX_UNSENT:
                 raise Exceeded(peer_limits.UNREAD_REPLIES)
+            if self._block_stream or self._buffer or self._skip or not self._settled:
+                self._between = False
+                self._watch(size)
+            else:
+                self._between = True
+                self._frame_due = None
+                self._pieces = 0
         except Fault as fault:
             limit = fault.limit if isinstance(fault, Exceeded) else peer_limits.broken(fault.reason)
             self._fail(fault.code, fault.reason, limit, events)
-        if self._block_stream or self._buffer:
-            self._between = False
-            self._watch_headers()
-        else:
-            self._between = self._settled
-            self._headers_due = None
         return events
+
+    def fragment(self, size: int, now: int) -> bool:
+        """A read of so many bytes below has brought nothing for `receive`; False when there were too many of them."""
+        self._clock = now - self._lost
+        return self._note_piece(size)
 
     def _greet(self, data: bytes) -> int:
         """The preface, or a part of it: where it ends. Ours goes out when it is complete (section 3.4)."""
@@ -221,12 +234,34 @@ class Http2Server(Http2Connection, ServerTimers):
             self._send(WINDOW_UPDATE, 0, 0, LONG.pack(limits.CONNECTION_WINDOW - words.DEFAULT_WINDOW))
         return len(part)
 
-    def _watch_headers(self) -> None:
-        if not self._within_headers:
-            self._headers_due = None
-        elif self._headers_due is None or self._moved_on:
-            self._headers_due = self._clock + limits.HEADERS_TIMEOUT
-            self._advance(self._headers_due)
+    def _watch(self, size: int) -> None:
+        """A read of so many bytes has left something unfinished."""
+        if self._moved_on or self._frame_due is None:
+            self._begun = self._clock
+        if self._moved_on:
+            self._pieces = 0
+        elif not self._note_piece(size) and not self.closed:
+            raise Exceeded(peer_limits.TINY_READS)
+        allowed = limits.FRAME_TIMEOUT
+        buffer = self._buffer
+        if self._within_headers:
+            allowed = limits.HEADERS_TIMEOUT
+        elif len(buffer) >= FRAME_HEADER and buffer[3] == DATA:
+            length = int.from_bytes(buffer[:3], "big")
+            allowed = limits.MESSAGE_GRACE + length * SECOND // limits.MIN_MESSAGE_RATE
+        due = self._begun + allowed
+        if due != self._frame_due:
+            self._frame_due = due
+            self._advance(due)
+
+    def _note_piece(self, size: int) -> bool:
+        """A read of so many bytes has completed nothing; False when there were too many of them that are small."""
+        if size >= limits.TINY_READ:
+            if self._pieces:
+                self._pieces -= 1
+            return True
+        self._pieces += 1
+        return self._pieces <= limits.TINY_READS_PER_FRAME or self._floods.tiny_read(self._clock)
 
     def _whole(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
         """Requests with headers that came before, each with all its content in one DATA frame right behind them."""
@@ -371,6 +406,10 @@ class Http2Server(Http2Connection, ServerTimers):
             if 0 < len(data) < limits.TINY_DATA:
                 self._on_scrap()
             self._let_end(stream_id, stream)
+
+    def _awaits(self, stream_id: int) -> bool:
+        stream = self._streams.get(stream_id)
+        return stream is not None and not stream.state & _LOCAL_ENDED
 
     def _on_scrap(self) -> None:
         """Costs and means as much as a PRIORITY."""
@@ -552,6 +591,7 @@ class Http2Server(Http2Connection, ServerTimers):
         self._streams.clear()
         self._lingering.clear()
         self._buffer = b""
+        self._skip = 0
         self._block = []
         self._block_stream = 0
         events.append(Failed(reason, limit))

@@ -49,6 +49,11 @@ TINY_DATA = _flood(
     f"too many DATA frames of less than {limits.TINY_DATA} bytes that complete no message",
     "it cuts its messages into pieces of a few bytes: let it send them whole; or it is hostile",
 )
+TINY_READS = _flood(
+    "tiny_reads",
+    f"too many reads of less than {limits.TINY_READ} bytes that complete no frame",
+    "it sends its frames in pieces of a few bytes: let it write them whole; or it is hostile",
+)
 PRIORITIES = _flood("priorities", "too many PRIORITY frames")
 UNKNOWN_FRAMES = _flood("unknown_frames", "too many frames of unknown types")
 WINDOW_UPDATES = _flood("window_updates", "too many WINDOW_UPDATEs")
@@ -78,6 +83,17 @@ BROKEN_RULE = PeerLimit(
 )
 PREFACE = PeerLimit("preface", f"no HTTP/2 preface and SETTINGS within {seconds(limits.PREFACE_TIMEOUT):g} s", _SLOW)
 HEADERS = PeerLimit("headers", f"header block not complete within {seconds(limits.HEADERS_TIMEOUT):g} s", _SLOW)
+SLOW_FRAME = PeerLimit(
+    "slow_frame",
+    f"a frame not complete within {seconds(limits.FRAME_TIMEOUT):g} s, or one of content that brought less than"
+    f" {limits.MIN_MESSAGE_RATE} bytes a second",
+    _SLOW,
+)
+UNFINISHED = PeerLimit(
+    "unfinished",
+    "clients that had no call yet have sent too much that is not complete",
+    "find out who sends frames and headers and does not end them; if it goes on, keep the address out with a firewall",
+)
 HANDSHAKE = PeerLimit("handshake", f"no TLS handshake within {seconds(limits.TLS_HANDSHAKE_TIMEOUT):g} s", _SLOW)
 KEEPALIVE = PeerLimit("keepalive", "ping not answered", "", usual=True)
 IDLE = PeerLimit("idle", f"no open stream for {seconds(limits.IDLE_TIMEOUT):g} s", "", usual=True)
@@ -132,10 +148,11 @@ KEPT_OUT = PeerLimit(
 )
 
 ALL = (
-    *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, PRIORITIES, UNKNOWN_FRAMES),
-    *(WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
-    *(NOT_HTTP2, BROKEN_RULE, PREFACE, HEADERS, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED, SLOW_MESSAGE, SLOW_ANSWER),
-    *(WORKER_BEHIND, HTTP_FRAMES, HTTP_LINES, CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
+    *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, TINY_READS, PRIORITIES),
+    *(UNKNOWN_FRAMES, WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
+    *(NOT_HTTP2, BROKEN_RULE, PREFACE, HEADERS, SLOW_FRAME, UNFINISHED, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED),
+    *(SLOW_MESSAGE, SLOW_ANSWER, WORKER_BEHIND, HTTP_FRAMES, HTTP_LINES),
+    *(CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""
 

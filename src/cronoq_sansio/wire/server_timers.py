@@ -1,8 +1,8 @@
 """What a server's HTTP/2 connection does with time alone: one set of rules for both machines.
 
-The preface and a header block have to be complete in time. A peer that is silent is pinged, and is gone when it does
-not answer. A connection without a stream is closed after a while, and a stream that was answered early is reset when
-its peer does not end it.
+The preface, a header block and any other frame have to be complete in time. A peer that is silent is pinged, and is
+gone when it does not answer. A connection without a stream is closed after a while, and a stream that was answered
+early is reset when its peer does not end it.
 
 Time. `now` is given with each call. Deadlines count time in which the process could read: when a timer fires later
 than `limits.LATE_TIMER`, all of them move by the lateness and one second more, so that the socket is read first.
@@ -28,8 +28,8 @@ class ServerTimers:
     _lingering: dict[int, int]
     """Streams that we have ended and the peer has not, and when they are reset; the first one is due first."""
     _preface_due: int | None
-    _headers_due: int | None
-    """When a header block that has begun must be complete."""
+    _frame_due: int | None
+    """When a header block, or another frame, that has begun must be complete."""
     _heard: int
     _pinged: int | None
     """When the ping went out that is not answered."""
@@ -44,6 +44,11 @@ class ServerTimers:
         raise NotImplementedError
 
     def _send_ping(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def _within_headers(self) -> bool:
+        """What is unfinished is a header block, or may be the beginning of one."""
         raise NotImplementedError
 
     def _idle(self) -> bool:
@@ -67,8 +72,8 @@ class ServerTimers:
         due = self._preface_due
         if due is None:
             due = self._next_ping()
-            if self._headers_due is not None:
-                due = min(due, self._headers_due)
+            if self._frame_due is not None:
+                due = min(due, self._frame_due)
             if self._idle():
                 due = min(due, self._idle_since + limits.IDLE_TIMEOUT)
             elif self._lingering:
@@ -92,8 +97,9 @@ class ServerTimers:
         clock = self._clock = now - self._lost  # type: ignore[misc]
         if self._preface_due is not None and clock >= self._preface_due:
             self._give_up(SETTINGS_TIMEOUT, peer_limits.PREFACE, events)
-        elif self._headers_due is not None and clock >= self._headers_due:
-            self._give_up(ENHANCE_YOUR_CALM, peer_limits.HEADERS, events)
+        elif self._frame_due is not None and clock >= self._frame_due:
+            limit = peer_limits.HEADERS if self._within_headers else peer_limits.SLOW_FRAME
+            self._give_up(ENHANCE_YOUR_CALM, limit, events)
         elif self._pinged is not None and clock >= self._pinged + self._ping_timeout:
             self._give_up(NO_ERROR, peer_limits.KEEPALIVE, events)
         elif self._idle() and clock >= self._idle_since + limits.IDLE_TIMEOUT:

@@ -26,6 +26,7 @@ from fuzz.engine import main  # noqa: E402
 from fuzz.frames import cut  # noqa: E402
 from fuzz.frames import mutate_behind_mode as mutate  # noqa: E402
 from tests.wire import raw  # noqa: E402
+from tests.wire.patience import forgive  # noqa: E402
 
 LIMITS = LimitSettings(max_concurrent_streams=8, max_message_bytes=20_000)
 MANY = LimitSettings(max_concurrent_streams=500, max_message_bytes=20_000)
@@ -153,6 +154,7 @@ def converse(limits: LimitSettings, mode: int, size: int, data: bytes) -> tuple[
     found = Service(limits, mode)
     server, now = found.server, 0
     for at in range(0, len(data), size):
+        forgive(server.http2)
         found.handle(server.receive(data[at : at + size], now))
         if mode & WRITE:
             now += SECOND // 10

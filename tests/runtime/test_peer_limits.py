@@ -21,7 +21,7 @@ from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import backlog, pb, peer_limits
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.peer_limits import PeerLimit
-from tests.runtime import certificates
+from tests.runtime import certificates, tls_client
 from tests.runtime.scene import (
     BREACH,
     CALM,
@@ -45,6 +45,7 @@ BLOCK = raw.block()
 UNKNOWN = raw.block(path="/grpc.health.v1.Health/Check")
 BOMB = b"\x40\x01x\x7f\xa1\x1e" + b"y" * 4_000 + b"\xbe" * 5
 FULL = bytes(limits.MAX_FRAME)
+ENDLESS = raw.frame(0x55, 0, 0, FULL)[:9]
 SMALL = 4_096  #: bytes on their way to a peer that does not read
 
 
@@ -141,6 +142,45 @@ async def headers_byte_by_byte(scene: Scene) -> None:
         await scene.say(peer, data[at : at + 1])
         await trio.sleep(1)
     assert await scene.closed(peer, peer_limits.HEADERS) == limits.HEADERS_TIMEOUT / SECOND
+
+
+@of(peer_limits.TINY_READS)
+async def a_frame_byte_by_byte(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO + ENDLESS)
+    for _ in range(limits.TINY_READ_BURST + 10):
+        await scene.say(peer, b"x")
+    assert await scene.closed(peer, peer_limits.TINY_READS) < 2
+
+
+@of(peer_limits.SLOW_FRAME)
+async def a_frame_that_does_not_end(scene: Scene) -> None:
+    peer = scene.connect()
+    await scene.say(peer, raw.HELLO + ENDLESS)
+    for _ in range(9):
+        await trio.sleep(1)
+        await scene.say(peer, bytes(1_000))
+    assert await scene.closed(peer, peer_limits.SLOW_FRAME) == limits.FRAME_TIMEOUT / SECOND
+
+
+@of(peer_limits.UNFINISHED)
+async def blocks_that_nobody_ends(scene: Scene) -> None:
+    """What the others have begun is kept, and forgotten when they go."""
+    strangers = scene.house.server._strangers
+    half = raw.HELLO + raw.frame(raw.HEADERS, 0, 1, bytes(60_000))[:-1]
+    scene.house.server.door._peers._most = 10_000
+    begun = scene.crowd(limits.MAX_STRANGERS // 60_000, "198.51.100.1")
+    for peer in begun:
+        peer.try_send(half)
+    await trio.testing.wait_all_tasks_blocked()
+    assert limits.MAX_STRANGERS - 60_000 < strangers.total <= limits.MAX_STRANGERS
+    peer = scene.connect()
+    peer.try_send(half)
+    assert await scene.closed(peer, peer_limits.UNFINISHED) < 2
+    for peer in begun:
+        peer.close()
+    await trio.testing.wait_all_tasks_blocked()
+    assert strangers.total == 0
 
 
 @of(peer_limits.KEEPALIVE)
@@ -415,6 +455,53 @@ async def test_connections_that_come_and_go_keep_their_address_out(
     assert visits == limits.PEER_USELESS_BURST // limits.USELESS_VISIT + 2
     late = scene.connect(address="198.51.100.1")
     await scene.answered(late, called())
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_byte_now_and_then_on_many_connections_keeps_their_address_out(
+    autojump_clock: MockClock, scene: Scene, nursery: trio.Nursery
+) -> None:
+    """None of them gets far enough to exceed a limit of its own."""
+    scene.house.server.door._peers._most = 1_000
+    hostile = scene.crowd(100)
+    for peer in hostile:
+        peer.try_send(raw.HELLO + ENDLESS)
+    rounds = 0
+    while not scene.counted():
+        await trio.sleep(0.001)
+        for peer in hostile:
+            await scene.say(peer, b"x")
+        rounds += 1
+        assert rounds < 100
+    paid = limits.PEER_USELESS_BURST // limits.USELESS_READ // 100
+    assert rounds == pytest.approx(paid + limits.TINY_READS_PER_FRAME, abs=2)
+    for peer in hostile:
+        await scene.say(peer, b"x")
+    for peer in hostile:
+        await hear(peer)
+    assert scene.counted() == {"kept_out": 100}
+    other = scene.connect(address="198.51.100.1")
+    await scene.answered(other, called())
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_record_of_tls_byte_by_byte(
+    autojump_clock: MockClock, nursery: trio.Nursery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What comes is nothing yet, for HTTP/2: it costs a turn each time all the same."""
+    scene = await begin(nursery, settings(tls=certificates.write(tmp_path)))
+    peer = scene.connect()
+    client = tls_client.Client(peer, certificates.client_side())
+    await client.handshake()
+    await tls_client.write(client, raw.HELLO)
+    await trio.testing.wait_all_tasks_blocked()
+    for byte in b"\x17\x03\x03\x40\x00" + bytes(limits.TINY_READ_BURST):
+        if scene.counted():
+            break
+        await scene.say(peer, bytes([byte]))
+    assert scene.counted() == {"tiny_reads": 1}
+    check_line(peer_limits.TINY_READS, capsys)
+    await hear(peer)
     nursery.cancel_scope.cancel()
 
 

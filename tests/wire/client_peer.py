@@ -12,6 +12,7 @@ from cronoq_sansio.wire.client_call import CallEnded, ClientCall, ClientEvent, M
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.grpc_client import GrpcClient
 from tests.wire import raw
+from tests.wire.patience import forgive
 
 START = 1_000 * SECOND
 PATH = b"/cronoq.v1.Tasks/Submit"
@@ -110,6 +111,7 @@ class Pair:
         there = self.client.take(1 << 20)
         self.seen += self.client.take_events()
         for at in range(0, len(there), self.cut):
+            forgive(self.server.http2)
             self.asked += self.server.receive(there[at : at + self.cut], self.now)
         back = self.server.take(1 << 20)
         self.asked += self.server.take_events()

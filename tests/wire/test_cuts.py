@@ -22,6 +22,7 @@ from cronoq_sansio.wire import pb
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.grpc import GrpcServer
 from tests.wire import raw
+from tests.wire.patience import forgive
 from tests.wire.peer import START
 
 LIMITS = LimitSettings(max_message_bytes=4_096, max_concurrent_streams=50)
@@ -155,6 +156,7 @@ class Run:
         return self.numbers[id(thing)]
 
     def receive(self, data: bytes) -> None:
+        forgive(self.server.http2)
         for event in self.server.receive(data, START):
             if isinstance(event, CallReceived):
                 self.told.append(("call", self.number(event.call), event.request, event.deadline))

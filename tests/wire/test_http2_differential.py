@@ -14,6 +14,7 @@ from tests.wire import raw
 from tests.wire.http2_differences import DIFFERENCES, Difference
 from tests.wire.http2_pair import START, Outcome, Side, told, whole_frames
 from tests.wire.http2_scripts import Step, script, steps
+from tests.wire.patience import forgive
 
 PAGE = Path(__file__).parents[2] / "docs" / "protocol" / "http2.md"
 
@@ -62,6 +63,7 @@ def run(data: bytes, cuts: list[int]) -> tuple[tuple[Any, ...], bytes]:
     side, events, written = Side(Http2Server), [], b""
     edges = [0, *sorted({cut for cut in cuts if cut < len(data)}), len(data)]
     for start, end in zip(edges, edges[1:], strict=False):
+        forgive(side.machine)
         events += side.machine.receive(data[start:end], START)
         written += side.machine.take(1 << 24)
     return told(events), written

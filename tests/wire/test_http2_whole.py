@@ -8,6 +8,7 @@ from cronoq_sansio.wire.http2_events import Event, Failed
 from cronoq_sansio.wire.http2_server import Http2Server
 from tests.wire import raw
 from tests.wire.http2_pair import told
+from tests.wire.patience import forgive
 
 START = 10**18
 STREAMS = 4
@@ -99,6 +100,7 @@ def test_what_is_read_at_once_means_the_same_in_pieces(name: str, ahead: int) ->
     for size in (len(said), 11):
         machine, events = ready(), []
         for at in range(0, len(said), size):
+            forgive(machine)
             events += machine.receive(said[at : at + size], START)
         state = sorted(machine._streams), machine._highest, machine._receive_window, machine._floods.opened
         outcomes.append((by_stream(events), machine.closed, machine.take(1 << 20), state))

@@ -13,9 +13,10 @@ from cronoq_sansio.limits import MAX_HEADER_LIST
 from cronoq_sansio.wire import http2_fields
 from cronoq_sansio.wire.hpack_decoder import Decoder, HeaderList
 from cronoq_sansio.wire.hpack_encoder import Encoder
-from cronoq_sansio.wire.http2_events import Request
+from cronoq_sansio.wire.http2_events import Event, Request
 from cronoq_sansio.wire.http2_server import Http2Server
 from tests.wire import raw
+from tests.wire.patience import forgive
 
 Blocks = list[bytes]
 Fields = list[tuple[bytes, bytes]]
@@ -90,7 +91,10 @@ def test_they_are_well_formed(blocks: Blocks) -> None:
 
 def heard(machine: Http2Server, data: bytes, chunk: int) -> list[Fields]:
     """The fields of the requests that the machine finds in the data, which comes in pieces."""
-    events = [event for at in range(0, len(data), chunk) for event in machine.receive(data[at : at + chunk], 0)]
+    events: list[Event] = []
+    for at in range(0, len(data), chunk):
+        forgive(machine)
+        events += machine.receive(data[at : at + chunk], 0)
     assert not machine.closed
     return [event.headers.fields for event in events if isinstance(event, Request)]
 

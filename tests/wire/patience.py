@@ -7,4 +7,4 @@ from cronoq_sansio.wire.http2_server import Http2Server
 def forgive(machine: Http2) -> None:
     """Small reads count as if the peer had taken its time for them; nothing else does."""
     if isinstance(machine, Http2Server):
-        machine._floods._reads.fill()
+        machine._floods.reads.bucket.fill()

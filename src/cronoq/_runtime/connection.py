@@ -258,6 +258,7 @@ class Connection:
                         continue
                     if data:
                         received(data)
+                        del data  # the next one may be long in coming
                     elif data is not None:
                         return
                     elif transport.arrived:

@@ -25,8 +25,10 @@ from cronoq_sansio.limits import (
     TINY_DATA_BURST,
     TINY_DATA_PER_MESSAGE,
     TINY_DATA_RATE,
+    TINY_READ,
     TINY_READ_BURST,
     TINY_READ_RATE,
+    TINY_READS_PER_FRAME,
     USELESS_READ,
     USELESS_SETTINGS,
     WINDOW_UPDATE_BYTES,
@@ -103,6 +105,35 @@ class Pieces:
         return self._bucket.taken(now)
 
 
+class Reads:
+    """Reads of a few bytes that complete no frame: each costs a turn of the connection, and no frame tells of them.
+
+    TCP may cut a frame anywhere, and some libraries write its head apart. So each frame may have
+    `TINY_READS_PER_FRAME` of them, and one more for each larger read; what is beyond takes from a bucket.
+    """
+
+    __slots__ = ("bucket", "pieces", "told")
+
+    def __init__(self) -> None:
+        self.pieces = 0
+        """Of the frame that is unfinished, less those that were paid for; whoever sees its end resets it."""
+        self.told = 0
+        """All that were beyond. Time alone pays for none of these, or many connections could have some each."""
+        self.bucket = Bucket(TINY_READ_BURST, TINY_READ_RATE)
+
+    def take(self, size: int, now: int) -> bool:
+        """A read of so many bytes has completed nothing; False when there were too many that are small."""
+        if size >= TINY_READ:
+            if self.pieces:
+                self.pieces -= 1
+            return True
+        self.pieces += 1
+        if self.pieces <= TINY_READS_PER_FRAME:
+            return True
+        self.told += 1
+        return self.bucket.take(now)
+
+
 class Replies:
     """Replies to what carries nothing, as long as they wait in the output: how many bytes, or a little more than that.
 
@@ -145,7 +176,6 @@ class Floods:
         "_noted",
         "_pings",
         "_priorities",
-        "_reads",
         "_refusals",
         "_refused",
         "_resets",
@@ -153,8 +183,8 @@ class Floods:
         "_windows",
         "content",
         "opened",
+        "reads",
         "sent",
-        "tiny_reads",
     )
 
     def __init__(self, streams: int) -> None:
@@ -178,9 +208,7 @@ class Floods:
         """Those of which the peer could not know."""
         self._windows = 0
         self._priorities = 0
-        self.tiny_reads = 0
-        """All that were counted: none is paid for by time alone, or many connections could have some each."""
-        self._reads = Bucket(TINY_READ_BURST, TINY_READ_RATE)
+        self.reads = Reads()
 
     def asked(self) -> None:
         """A stream was opened by us. The peer may end it by a reset, or with an answer that cannot be taken."""
@@ -241,11 +269,6 @@ class Floods:
         self._priorities += 1
         return self._priorities <= PRIORITIES_PER_STREAM * (self.opened + 1)
 
-    def tiny_read(self, now: int) -> bool:
-        """A read has brought a few bytes, and completed nothing."""
-        self.tiny_reads += 1
-        return self._reads.take(now)
-
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us, carried nothing, and are not paid for by anything that it did since."""
         pings = self._pings.taken(now) if self.sent == self._noted else 0
@@ -253,7 +276,7 @@ class Floods:
         counted = max(0, self._windows - self._paid_windows())
         counted += max(0, self._priorities - PRIORITIES_PER_STREAM * self.opened)
         settings = max(0, self._settings.taken(now) - _USUAL_SETTINGS)
-        return buckets + counted + self._refused + settings * USELESS_SETTINGS + self.tiny_reads * USELESS_READ
+        return buckets + counted + self._refused + settings * USELESS_SETTINGS + self.reads.told * USELESS_READ
 
 
 _USUAL_SETTINGS = 2  #: a peer's own, and the acknowledgement of ours

@@ -5,13 +5,12 @@ passes is complete and untouched; its meaning is looked at elsewhere.
 """
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import SECOND
 from cronoq_sansio.values import value
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 FRAME_HEADER = 9
 
-DATA, HEADERS, SETTINGS, GOAWAY, CONTINUATION = 0, 1, 4, 7, 9
+HEADERS, SETTINGS, GOAWAY, CONTINUATION = 1, 4, 7, 9
 ACK = 1
 END_HEADERS = 4
 
@@ -40,7 +39,7 @@ class Fault:
 class FrameCutter:
     """Cuts what a client sends, preface first. Holds at most one unfinished frame."""
 
-    __slots__ = ("_block", "_broken", "_buffer", "_seen", "finished", "greeted", "settled")
+    __slots__ = ("_block", "_broken", "_seen", "begun", "finished", "greeted", "settled")
 
     def __init__(self) -> None:
         self.greeted = False
@@ -51,7 +50,8 @@ class FrameCutter:
         """The last `feed` completed a frame that left no header block open."""
         self._seen = 0
         """Bytes of the preface."""
-        self._buffer = b""
+        self.begun = b""
+        """What there is of an unfinished frame."""
         self._block = 0
         """Raw bytes of the header block that is being received."""
         self._broken = False
@@ -72,30 +72,19 @@ class FrameCutter:
                 return found
             self.greeted = True
             data = data[len(part) :]
-        self._cut(self._buffer + data if self._buffer else data, found)
+        self._cut(self.begun + data if self.begun else data, found)
         return found
 
     @property
     def within_headers(self) -> bool:
         """A header block is not complete, or what there is of a frame may be the beginning of one."""
-        buffer = self._buffer
+        buffer = self.begun
         return self._block > 0 or 0 < len(buffer) < 4 or (len(buffer) > 3 and buffer[3] in (HEADERS, CONTINUATION))
-
-    @property
-    def allowed(self) -> int | None:
-        """How long what is unfinished may take in all; None = nothing is."""
-        buffer = self._buffer
-        if self.within_headers:
-            return limits.HEADERS_TIMEOUT
-        if len(buffer) >= FRAME_HEADER and buffer[3] == DATA:
-            length = int.from_bytes(buffer[:3], "big")
-            return limits.MESSAGE_GRACE + length * SECOND // limits.MIN_MESSAGE_RATE
-        return limits.FRAME_TIMEOUT if buffer else None
 
     @property
     def kept(self) -> int:
         """Bytes that are no whole frame, or of no whole header block."""
-        return len(self._buffer) + self._block
+        return len(self.begun) + self._block
 
     def _cut(self, buffer: bytes, found: list[Frame | Fault]) -> None:
         at, end = 0, len(buffer)
@@ -105,7 +94,7 @@ class FrameCutter:
             fault = self._check(length, kind, flags)
             if fault is not None:
                 self._broken = True
-                self._buffer = b""
+                self.begun = b""
                 found.append(fault)
                 return
             following = at + FRAME_HEADER + length
@@ -119,7 +108,7 @@ class FrameCutter:
             at = following
             if not self._block:
                 self.finished = True
-        self._buffer = buffer[at:] if at < end else b""
+        self.begun = buffer[at:] if at < end else b""
 
     def _check(self, length: int, kind: int, flags: int) -> Fault | None:
         if length > limits.MAX_FRAME:

@@ -141,10 +141,10 @@ class H2Server(ServerTimers):
         if cutter.greeted and not self._greeted:
             self._greet()
         self._receive_frames(found, events)
-        if cutter.finished or self._frame_due is None:
-            self._begun = self._clock
-        allowed = cutter.allowed
-        self._frame_due = None if allowed is None else self._begun + allowed
+        if cutter.kept:
+            self._time_frame(cutter.begun, anew=cutter.finished)
+        else:
+            self._frame_due = None
         self._pull(control=True)
         if self._replies.waiting > limits.MAX_UNSENT_CONTROL or len(self._out) > limits.MAX_UNSENT:
             self._give_up(frames.ENHANCE_YOUR_CALM, peer_limits.UNREAD_REPLIES, events)

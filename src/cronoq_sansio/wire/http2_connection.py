@@ -222,13 +222,14 @@ class Http2Connection(Http2Output):
             begun += data
             self._let_go()
             return data, len(data)
-        dropped, self._dropped, self._buffer = self._dropped, 0, b""
+        self._buffer = b""
         if kind != DATA:
             return b"".join((begun, data)), 0
         # What was dropped was content for nobody: how much it was is all that matters.
-        parts = memoryview(begun)[FRAME_HEADER:], bytes(dropped), memoryview(data)[:missing]
+        dropped, self._dropped = self._dropped, 0
+        payload = b"".join((memoryview(begun)[FRAME_HEADER:], bytes(dropped), memoryview(data)[:missing]))
         self._moved_on = True
-        self._on_data(flags, stream_id & MAX_STREAM_ID, b"".join(parts), events)
+        self._on_data(flags, stream_id & MAX_STREAM_ID, payload, events)
         return data, missing
 
     def _let_go(self) -> None:
@@ -533,7 +534,7 @@ class Http2Connection(Http2Output):
     @property
     def tiny_reads(self) -> int:
         """Small reads of the peer that have completed nothing, as far as they are counted."""
-        return self._floods.tiny_reads
+        return self._floods.reads.told
 
     def useless(self, now: int) -> int:
         """Frames of the peer that cost us and carried nothing, as far as nothing has paid for them."""

@@ -13,7 +13,7 @@ from struct import Struct
 from typing import Any
 
 from cronoq_sansio import limits
-from cronoq_sansio.clock import NEVER, SECOND
+from cronoq_sansio.clock import NEVER
 from cronoq_sansio.wire import http2_fields, peer_limits
 from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -120,7 +120,6 @@ class Http2Server(Http2Connection, ServerTimers):
         "_max_streams",
         "_odd",
         "_peer_leaves",
-        "_pieces",
         "_ping_interval",
         "_ping_timeout",
         "_pinged",
@@ -164,9 +163,6 @@ class Http2Server(Http2Connection, ServerTimers):
         """Nothing is due before this, on the scale of `now`: what `next_timeout` said last, or what came up since."""
         self._frame_due: int | None = None
         self._begun = now
-        """When what is unfinished has begun."""
-        self._pieces = 0
-        """Small reads that it has come in, without those that larger ones have paid for."""
 
     # --- in
 
@@ -200,7 +196,7 @@ class Http2Server(Http2Connection, ServerTimers):
             else:
                 self._between = True
                 self._frame_due = None
-                self._pieces = 0
+                self._floods.reads.pieces = 0
         except Fault as fault:
             limit = fault.limit if isinstance(fault, Exceeded) else peer_limits.broken(fault.reason)
             self._fail(fault.code, fault.reason, limit, events)
@@ -208,8 +204,7 @@ class Http2Server(Http2Connection, ServerTimers):
 
     def fragment(self, size: int, now: int) -> bool:
         """A read of so many bytes below has brought nothing for `receive`; False when there were too many of them."""
-        self._clock = now - self._lost
-        return self._note_piece(size)
+        return self._floods.reads.take(size, now - self._lost)
 
     def _greet(self, data: bytes) -> int:
         """The preface, or a part of it: where it ends. Ours goes out when it is complete (section 3.4)."""
@@ -236,32 +231,14 @@ class Http2Server(Http2Connection, ServerTimers):
 
     def _watch(self, size: int) -> None:
         """A read of so many bytes has left something unfinished."""
-        if self._moved_on or self._frame_due is None:
-            self._begun = self._clock
         if self._moved_on:
-            self._pieces = 0
-        elif not self._note_piece(size) and not self.closed:
+            self._floods.reads.pieces = 0
+        elif not self._floods.reads.take(size, self._clock) and not self.closed:
             raise Exceeded(peer_limits.TINY_READS)
-        allowed = limits.FRAME_TIMEOUT
-        buffer = self._buffer
-        if self._within_headers:
-            allowed = limits.HEADERS_TIMEOUT
-        elif len(buffer) >= FRAME_HEADER and buffer[3] == DATA:
-            length = int.from_bytes(buffer[:3], "big")
-            allowed = limits.MESSAGE_GRACE + length * SECOND // limits.MIN_MESSAGE_RATE
-        due = self._begun + allowed
-        if due != self._frame_due:
-            self._frame_due = due
+        before = self._frame_due
+        due = self._time_frame(self._buffer, anew=self._moved_on)
+        if due != before:
             self._advance(due)
-
-    def _note_piece(self, size: int) -> bool:
-        """A read of so many bytes has completed nothing; False when there were too many of them that are small."""
-        if size >= limits.TINY_READ:
-            if self._pieces:
-                self._pieces -= 1
-            return True
-        self._pieces += 1
-        return self._pieces <= limits.TINY_READS_PER_FRAME or self._floods.tiny_read(self._clock)
 
     def _whole(self, buffer: bytes, at: int, end: int, events: list[Any]) -> int:
         """Requests with headers that came before, each with all its content in one DATA frame right behind them."""

@@ -12,8 +12,10 @@ from cronoq_sansio import limits
 from cronoq_sansio.clock import SECOND
 from cronoq_sansio.wire import peer_limits
 from cronoq_sansio.wire.http2_events import Event
-from cronoq_sansio.wire.http2_words import ENHANCE_YOUR_CALM, NO_ERROR, SETTINGS_TIMEOUT
+from cronoq_sansio.wire.http2_words import DATA, ENHANCE_YOUR_CALM, FRAME_HEADER, NO_ERROR, SETTINGS_TIMEOUT
 from cronoq_sansio.wire.peer_limits import PeerLimit
+
+_BYTE = SECOND // limits.MIN_MESSAGE_RATE  #: the time that one of content may take
 
 
 class ServerTimers:
@@ -30,6 +32,8 @@ class ServerTimers:
     _preface_due: int | None
     _frame_due: int | None
     """When a header block, or another frame, that has begun must be complete."""
+    _begun: int
+    """When that has begun."""
     _heard: int
     _pinged: int | None
     """When the ping went out that is not answered."""
@@ -79,6 +83,18 @@ class ServerTimers:
             elif self._lingering:
                 due = min(due, next(iter(self._lingering.values())))
         return due + self._lost
+
+    def _time_frame(self, frame: bytes | bytearray, *, anew: bool) -> int:
+        """When the header block or frame must be complete of which that is here; `anew`: it has begun just now."""
+        begun = self._begun
+        if anew or self._frame_due is None:
+            begun = self._begun = self._clock  # type: ignore[misc]  # the slots are those of the machine
+        if len(frame) >= FRAME_HEADER and frame[3] == DATA:
+            due = begun + limits.MESSAGE_GRACE + (frame[0] << 16 | frame[1] << 8 | frame[2]) * _BYTE
+        else:
+            due = begun + (limits.HEADERS_TIMEOUT if self._within_headers else limits.FRAME_TIMEOUT)
+        self._frame_due = due  # type: ignore[misc]
+        return due
 
     def _next_ping(self) -> int:
         if self._pinged is not None:

@@ -69,7 +69,7 @@ What takes half a minute or more is played against the whole server with a clock
 every limit of [what a peer runs into](../reference/limits.md#what-a-peer-runs-into) in
 `tests/runtime/test_peer_limits.py`, among them messages and answers that move a byte at a time, and answers that 15
 connections leave waiting. The same by tables, without a server: `tests/wire/test_slow_messages.py`,
-`test_slow_answers.py`, `test_backlog.py`.
+`test_slow_answers.py`, `test_backlog.py`, `test_unfinished_frames.py`.
 """
 
 ABOUT = {

@@ -135,6 +135,13 @@ def unknown_frames(task: int) -> Chunks:
     return repeated(raw.frame(0x42, 0, 0, b"what?"))
 
 
+def dripping(task: int) -> Chunks:
+    """A frame that never ends, a byte at a time."""
+    yield raw.HELLO + raw.frame(0x42, 0, 0, bytes(1 << 16))[:9]
+    while True:
+        yield b"x"
+
+
 def window_updates(task: int) -> Chunks:
     return repeated(update(0, 1))
 
@@ -206,7 +213,7 @@ KINDS: dict[str, Callable[[int], Chunks]] = {
     kind.__name__: kind
     for kind in (
         *(rapid_reset, provoked_resets, malformed_requests, too_many_streams, continuation, header_bomb, ping),
-        *(settings, empty_data, tiny_data, priority, unknown_frames, window_updates, zero_windows),
+        *(settings, empty_data, tiny_data, priority, unknown_frames, dripping, window_updates, zero_windows),
         *(tiny_stream_windows, tiny_connection_window, window_games, slow_reader, refused_calls, broken_rules),
         *(farewells, hello, silent),
     )
@@ -236,6 +243,7 @@ class Flood:
             self.connections += 1
             with connection:
                 connection.setblocking(False)
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # a byte goes out as one
                 try:
                     self.converse(connection)
                 except OSError:

@@ -48,6 +48,7 @@ SEEN = {
     "tiny_data": "tiny_data",
     "priority": "priorities",
     "unknown_frames": "unknown_frames",
+    "dripping": "tiny_reads",
     "window_updates": "window_updates",
     "tiny_stream_windows": "window_updates",
     "tiny_connection_window": "window_updates",

@@ -124,6 +124,7 @@ LATE_TIMER = 2 * SECOND  #: a connection's timer that is later says that the pro
 READ_SIZE = 80 << 10  #: one read of a socket, a turn of a connection: a frame and more; larger ones cost page faults
 MIN_READ = 4 << 10  #: one read of a connection whose reads cost more than MAX_TURN: 1 ms of the smallest frames
 MAX_TURN = SECOND // 1_000  #: of work for one read; beyond, the next one is half as large: others wait meanwhile
+MAX_LOOK_PAUSE = SECOND // 10  #: between two calls that look at much: the largest, a list of all schedules, takes 40 ms
 TLS_HANDSHAKE_TIMEOUT = 5 * SECOND  #: beside the preface's time: two or three round trips
 TLS_RECORD = 16 << 10  #: plaintext of one record; RFC 8446 section 5.1 allows no more
 MAX_TLS_UNSENT = 64 << 10  #: ciphertext of one connection that the socket has not taken; beyond, no plaintext is taken

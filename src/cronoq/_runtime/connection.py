@@ -168,7 +168,7 @@ class Connection:
         """Frames of the peer that cost us and carried nothing, with what their end by a limit counts."""
         return self._machine.useless(now) + self._debt
 
-    # --- what others do with it; none of these raises
+    # --- what others do with it; none of these raises, but for `look`
 
     def flush(self) -> list[Any]:
         """Write what the machine has, unless a write is under way; returns the events that arose while sending."""
@@ -184,6 +184,15 @@ class Connection:
         finally:
             if self._machine.http2.due < self._armed or self._machine.stalls.due < self._armed:
                 self._rearm()
+
+    def look(self) -> bool:
+        """Hand on a call that looks at much: its turn has come. Whether more of them wait. Raises `TermEnded`."""
+        events = self._machine.take_look()
+        if events:
+            self._useful = True
+            self._lobby.handle(self, events)
+        self._pass_on(self.flush())
+        return len(self._machine.looks.waiting) > 0
 
     def touch(self) -> None:
         """Something is about to be sent here that may have nothing to do with what was read last."""
@@ -289,6 +298,8 @@ class Connection:
                 self.touched = False
         elif machine.http2.tiny_reads != self._settled:
             self._settle_reads()
+        if machine.looks.waiting:
+            self._lobby.looks.arrived(self)
         if machine.http2.unsent or machine.wants_write():
             arisen = self.flush()
             if arisen:
@@ -342,6 +353,8 @@ class Connection:
                 self._look_for_use(events)
             if events:
                 self._lobby.handle(self, events, now)
+            if machine.looks.waiting:
+                self._lobby.looks.arrived(self)
         self._pass_on(self.flush())
 
     def _pass_on(self, events: list[Any]) -> None:

@@ -15,6 +15,7 @@ from cronoq._runtime.clock import Clock
 from cronoq._runtime.connection import Connection
 from cronoq._runtime.door import PeerLog
 from cronoq._runtime.driver import Driver
+from cronoq._runtime.looks import Looks
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.limits import SHUTDOWN_LINGER
 from cronoq_sansio.service.messages import CallReceived, Shutdown, WorkerConnected
@@ -38,6 +39,7 @@ class Lobby:
         self.calls: defaultdict[tuple[str, str], int] = defaultdict(int)
         """Calls that were answered, by method and outcome: `ok` or the code of the rejection."""
         self.peer_log = PeerLog(clock)
+        self.looks = Looks(clock)
         self._clock = clock
         self.driver: Driver | None = None
         """Of the term that serves."""
@@ -62,6 +64,7 @@ class Lobby:
     def leave(self, connection: Connection) -> None:
         """A connection is over."""
         self.connections.pop(connection, None)
+        self.looks.leave(connection)
         self._left.set()
 
     async def wait_left(self) -> None:

@@ -2,6 +2,7 @@
 
     serve
     ├─ gRPC listener: one task per connection (and one more while a connection has something unsent)
+    ├─ turns of calls that look at much, of all connections (`looks.py`)
     ├─ HTTP listener: health (`http_listener.py`), from the moment of the start to that of the end
     ├─ signals: SIGTERM and SIGINT stop gracefully, a second one forces the stop; SIGUSR1 logs statistics
     ├─ the overdue watch: once a stop was asked for, it is over after the grace plus `limits.STOP_SLACK`, come what may
@@ -160,6 +161,7 @@ class Server:
             if signals:
                 await nursery.start(self._signals)
             nursery.start_soon(self._watch_overdue)
+            nursery.start_soon(self.lobby.looks.run)
             nursery.start_soon(listeners.accept_all, listener, self._accepted)
             if self._http is not None:
                 nursery.start_soon(self._http.run)

@@ -5,12 +5,12 @@ message looked at. Statuses for what a caller gets wrong on this level: HTTP 405
 UNIMPLEMENTED for methods and encodings, RESOURCE_EXHAUSTED for messages above the limit, INVALID_ARGUMENT for the rest;
 INTERNAL is ours alone.
 
-What a peer may make us keep is bounded in `credit.py` and `backlog.py`, how long it may keep us waiting in `stalls.py`
-and `http2.py`.
+What a peer may make us keep is bounded in `credit.py` and `backlog.py`, how long we wait in `stalls.py` and `http2.py`.
 """
 
 from collections import defaultdict, deque
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 from cronoq_sansio import limits as fixed
@@ -38,7 +38,7 @@ from cronoq_sansio.wire.floods import Bucket, Pieces
 from cronoq_sansio.wire.frames import ENHANCE_YOUR_CALM
 from cronoq_sansio.wire.framing import MessageReader, sole
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Outcome, Refusal, Refused, look
-from cronoq_sansio.wire.grpc_call import QuickCall
+from cronoq_sansio.wire.grpc_call import QuickCall, whole_call
 from cronoq_sansio.wire.grpc_output import GrpcOutput
 from cronoq_sansio.wire.grpc_refusal import Text
 from cronoq_sansio.wire.grpc_stream import GrpcStream
@@ -51,9 +51,11 @@ from cronoq_sansio.wire.protobuf_codec import Route
 from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 from cronoq_sansio.wire.strangers import Stranger, Strangers
+from cronoq_sansio.wire.turns import Looks
 
 _FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
 _TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
+_NO_TURN = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its turn came")
 _CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
 _WORKER_ENDED = "the worker closed its side of the stream"
 
@@ -106,6 +108,8 @@ class GrpcServer(GrpcOutput):
         self._portion = Portion()
         self._inflating: deque[GrpcStream] = deque()
         """Streams with a message that is here and not inflated, the one that came first before the others."""
+        self.looks = Looks(self._credit, self.stalls)
+        """Calls that look at much: whoever has the connection calls `take_look` for each, in its turn."""
         self.proven = False
         """A call of this peer was admitted."""
         self._stranger = Stranger(Strangers() if strangers is None else strangers)
@@ -377,6 +381,10 @@ class GrpcServer(GrpcOutput):
         if request is None or incomplete:
             self._fail(stream, invalid("the call ended without a complete message"))
             return
+        if stream.route.looks:
+            if not self.looks.add(stream, request):
+                self._fail_stream(stream, _CROWDED, events)
+            return
         stream.request = None
         self._credit.count(stream, 0)
         assert stream.route.decode is not None
@@ -386,6 +394,20 @@ class GrpcServer(GrpcOutput):
             return
         call = stream.call = Call(stream)
         events.append(CallReceived(call, stream.principal, decoded, stream.deadline))
+
+    def take_look(self) -> list[ServiceEvent]:
+        """The first of `looks`, as an event of the service; none when it is refused here, or there is none."""
+        stream = self.looks.take()
+        if stream is None or stream.request is None or stream.route.decode is None:
+            return []
+        request = stream.route.decode(stream.request, self._limits)
+        if isinstance(request, Rejection):
+            self._fail_stream(stream, request, [])
+            return []
+        self.forget(stream)
+        self._credit.give()
+        call = self.calls[stream.id] = whole_call(self, stream)
+        return [CallReceived(call, stream.principal, request, stream.deadline)]
 
     def _end_waits(self, stream: GrpcStream, reader: MessageReader) -> bool:
         """Whether a message whose peer has ended its side is inflated in later turns; else it is now."""
@@ -480,7 +502,7 @@ class GrpcServer(GrpcOutput):
         Worker streams stay open until `finish`, or until `GrpcStream.close` of one of `worker_streams()`.
         """
         for stream in self._everybody():
-            if stream.call is not None:
+            if stream.call is not None or stream.waits:
                 stream.reject(rejection)
             elif stream.worker is not None:
                 stream.send(shutdown)
@@ -492,7 +514,7 @@ class GrpcServer(GrpcOutput):
 
     def _everybody(self) -> list[QuickCall | GrpcStream]:
         """All that is open, oldest first."""
-        return sorted((*self.calls.values(), *self._streams.values()), key=_id)
+        return sorted((*self.calls.values(), *self._streams.values()), key=attrgetter("id"))
 
     # --- ends
 
@@ -516,6 +538,7 @@ class GrpcServer(GrpcOutput):
         stream.queue.clear()
         self.backlog.drop(stream)
         if self._streams.pop(stream.id, None) is not None:
+            self.looks.drop(stream)
             self._credit.drop(stream)
             self.unpark(stream)
 
@@ -569,17 +592,13 @@ class GrpcServer(GrpcOutput):
             self._inflate(events)
         if now >= self.stalls.due:
             for stream in self.stalls.late(self._streams.values(), now):
-                self._fail_stream(stream, _TOO_LATE, events)
+                self._fail_stream(stream, _NO_TURN if stream.waits else _TOO_LATE, events)
             for stream, limit, why in self.stalls.scan(self._streams.values(), now):
                 self.exceeded.append(limit)
                 self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
                 self._end_stream(stream, why, events)
             self._credit.give()
         return events
-
-
-def _id(stream: QuickCall | GrpcStream) -> int:
-    return stream.id
 
 
 _HANDLERS: dict[type, Callable[[GrpcServer, Any, list[ServiceEvent]], None]] = {

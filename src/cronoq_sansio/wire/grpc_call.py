@@ -15,6 +15,7 @@ from cronoq_sansio.wire.protobuf_codec import Route
 if TYPE_CHECKING:
     from cronoq_sansio.service.access import Principal
     from cronoq_sansio.wire.grpc import GrpcServer
+    from cronoq_sansio.wire.grpc_stream import GrpcStream
 
 
 class QuickCall(Call):
@@ -55,3 +56,16 @@ class QuickCall(Call):
         connection = self.connection
         connection.http2.send_headers(self.id, status.RESPONSE, status.trailers(rejection), end=True)
         connection.forget_call(self)
+
+
+def whole_call(connection: "GrpcServer", stream: "GrpcStream") -> QuickCall:
+    """What a stream becomes of which nothing but the request was kept, and that is handed on."""
+    call: QuickCall = QuickCall()
+    call.sink = call
+    call.open = True
+    call.budget = call.timer = call.wait = None
+    call.connection = connection
+    call.id = stream.id
+    call.route = stream.route
+    call.principal = stream.principal
+    return call

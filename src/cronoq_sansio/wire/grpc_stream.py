@@ -69,6 +69,7 @@ class GrpcStream:
         "sent",
         "strikes",
         "unfinished",
+        "waits",
         "window",
         "worker",
     )
@@ -93,6 +94,8 @@ class GrpcStream:
         """A message is here and waits to be inflated …"""
         self.ends = False
         """… and the peer has ended its side with that."""
+        self.waits = False
+        """The call is here, and its turn has not come."""
         self.unfinished = 0
         """Bytes of messages that are not complete; counted by the connection."""
         self.window = INITIAL_WINDOW

@@ -76,10 +76,13 @@ class Route:
     read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None
     """The request of a whole content, if that is one message, not compressed, within the limit; else it gives None.
 
-    None for the two methods with a stream: all others have one request and one answer.
+    None for the two methods with a stream: all others have one request and one answer. None for those that `looks`:
+    what is asked there is looked at when it is answered.
     """
     write: Callable[[Any], bytes] | None = None
-    """The whole content of an answer; None like `read`."""
+    """The whole content of an answer; None for the two methods with a stream."""
+    looks: bool = False
+    """True for methods that look at many things, which takes milliseconds: they have turns, see turns.py."""
 
 
 # --- requests
@@ -421,6 +424,8 @@ def _unary(
     encode: Callable[[Message], bytes],
     read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None,
     write: Callable[[Any], bytes] | None = None,
+    *,
+    looks: bool = False,
 ) -> Route:
     def read_sole(content: bytes, limits: LimitSettings) -> Request | Rejection | None:
         data = sole(content, limits.max_message_bytes)
@@ -432,7 +437,8 @@ def _unary(
     name = f"{service}.{method}"
     path = f"/cronoq.v1.{service}/{method}".encode()
     role = METHOD_ROLES[name]
-    return Route(path, name, role, False, decode, encode, read=read or read_sole, write=write or write_framed)
+    read = None if looks else read or read_sole
+    return Route(path, name, role, False, decode, encode, read=read, write=write or write_framed, looks=looks)
 
 
 WATCH = Route(
@@ -453,14 +459,14 @@ ROUTES: dict[bytes, Route] = {
         _unary("Tasks", "SubmitBatch", decode_batch, encode_batch),
         _unary("Tasks", "Cancel", decode_cancel, encode_cancel),
         _unary("Tasks", "Get", decode_get, encode_info),
-        _unary("Tasks", "ListTasks", decode_list, encode_page),
+        _unary("Tasks", "ListTasks", decode_list, encode_page, looks=True),
         _unary("Tasks", "Wait", decode_wait, encode_result),
         WATCH,
         WORK,
-        _unary("Admin", "Snapshot", decode_snapshot, encode_snapshot),
+        _unary("Admin", "Snapshot", decode_snapshot, encode_snapshot, looks=True),
         _unary("Admin", "AddRecurring", decode_add_recurring, encode_recurring_added),
         _unary("Admin", "RemoveRecurring", decode_remove_recurring, encode_recurring_removed),
-        _unary("Admin", "ListWorkers", decode_list_workers, encode_workers),
-        _unary("Admin", "ListRecurring", decode_list_recurring, encode_recurring_list),
+        _unary("Admin", "ListWorkers", decode_list_workers, encode_workers, looks=True),
+        _unary("Admin", "ListRecurring", decode_list_recurring, encode_recurring_list, looks=True),
     )
 }

@@ -20,8 +20,8 @@ Time counts by looks, each for one `STALL_SCAN`. The first look at a message tak
 because the process could not run. A stream that waits for credit owes nothing, and the next look at it is the first
 one; between two looks that does not matter, since whoever gets credit has just used half a window.
 
-A call's own deadline counts from its headers, and passes also while its message is coming. It is the caller's clock
-that says so, so nothing is made up for there.
+A call's own deadline counts from its headers, and passes also while its message is coming, or waits for its turn. It is
+the caller's clock that says so, so nothing is made up for there.
 """
 
 from collections.abc import Collection, Container
@@ -63,7 +63,7 @@ class Stalls:
         self._look: int | None = None
         """The next look; None = nothing could be stalled."""
         self._deadline = NEVER
-        """No call whose message is not complete has one before this."""
+        """No call that the service does not know yet has one before this."""
         self._urgent = NEVER
         self.due = NEVER
         """On the scale of `now`."""
@@ -75,7 +75,7 @@ class Stalls:
             self._set()
 
     def expect(self, deadline: int) -> None:
-        """A call has a deadline, and its message is not complete."""
+        """A call has a deadline, and its message is not complete, or waits for its turn."""
         if deadline < self._deadline:
             self._deadline = deadline
             self._set()
@@ -91,14 +91,14 @@ class Stalls:
             self.due = self._look
 
     def late(self, streams: "Collection[GrpcStream]", now: int) -> "list[GrpcStream]":
-        """Calls whose deadline has passed before their message was complete."""
+        """Calls whose deadline has passed before their message was complete, or their turn came."""
         late: list[GrpcStream] = []
         if now < self._deadline:
             return late
         self._deadline = NEVER
         for stream in streams:
             deadline = stream.deadline
-            if deadline is None or stream.remote_ended or stream.closing:
+            if deadline is None or (stream.remote_ended and not stream.waits) or stream.closing:
                 continue
             if deadline <= now:
                 late.append(stream)

@@ -53,7 +53,9 @@ class Service:
         self.written = b""
 
     def handle(self, events: list[Any]) -> None:
-        """What the server was told."""
+        """What the server was told; of several looks that wait the first one has its turn."""
+        if len(self.server.looks.waiting) > 1:
+            events = [*events, *self.server.take_look()]
         for event in events:
             if isinstance(event, service.CallReceived):
                 stream_id = self._stream(event.call)
@@ -115,6 +117,8 @@ class Service:
 
     def close(self) -> None:
         """Answer what is open, let the peer open its windows, and take what there is."""
+        while self.server.looks.waiting:
+            self.handle(self.server.take_look())
         assert self.calls.keys() | self.workers.keys() <= self.server.calls.keys() | self.server._streams.keys()
         for stream_id in list(self.calls):
             self.answer(stream_id)
@@ -175,6 +179,7 @@ def within(server: GrpcServer, limits: LimitSettings) -> None:
     streams = limits.max_concurrent_streams
     bounded(server.http2, streams)
     assert len(server._streams) + len(server.calls) <= streams
+    assert server.looks.waiting == {key: stream for key, stream in server._streams.items() if stream.waits}
     assert server.http2.unsent <= fixed.MAX_UNSENT + fixed.MAX_PROMPT + 20_000
     assert server._credit.unfinished == sum(stream.unfinished for stream in server._streams.values())
     assert server._credit.unfinished <= streams * fixed.INITIAL_WINDOW

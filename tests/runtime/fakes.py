@@ -120,6 +120,7 @@ class FakePerformer:
         self.answers: dict[str, list[Any]] = {}
         self.on_say: Callable[[str], None] = lambda _text: None
         self.ticks = 0
+        self.looks: list[int] = []
         self.touched: list[str] = []
         self._arisen: list[Any] = []
 
@@ -138,6 +139,9 @@ class FakePerformer:
 
     def hold(self, calls: bool, workers: bool) -> None:
         self.held = (calls, workers)
+
+    def looked(self, duration: int) -> None:
+        self.looks.append(duration)
 
     def tick(self) -> None:
         self.ticks += 1

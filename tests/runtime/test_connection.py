@@ -31,6 +31,8 @@ class FakeWire:
         self.late_events: list[Any] = []
         self.http2 = self
         self.stalls = self
+        self.looks = self
+        self.waiting: dict[int, Any] = {}
         self.due = NEVER
         self.fired: list[int] = []
         self.closed = False

@@ -221,6 +221,30 @@ async def test_the_store_is_asked_and_its_troubles_are_answers(autojump_clock: M
     stage.driver.handle([Say("still there")])
 
 
+async def test_lists_wait_for_each_other_and_a_task_for_none_of_them(
+    autojump_clock: MockClock, stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    async def slow(query: ListFinished) -> StoredPage:
+        asked.append(query.number)
+        await anyio.sleep(1)
+        return StoredPage((), query.after)
+
+    monkeypatch.setattr(stage.store, "list", slow)
+    most = limits.MAX_STORE_LISTS
+    for number in range(1, most + 2):
+        stage.driver.ask(ListFinished(number, (), (), 0, 1))
+    stage.driver.ask(FindTask(99, 7, False))
+    await stage.settle()
+    assert len(asked) == most
+    assert [seen.query.number for seen in stage.machine.seen] == [99] and stage.performer.looks == []
+    await anyio.sleep(2.1)
+    assert len(asked) == most + 1
+    assert {seen.query.number for seen in stage.machine.seen} == {99, *asked}
+    assert stage.performer.looks == [0] * (most + 1), "they are told what each answer took"
+
+
 async def test_a_volatile_store_is_written_in_the_same_call(autojump_clock: MockClock) -> None:
     stage = Stage(volatile=True)
     stage.driver.handle([Write("done")])

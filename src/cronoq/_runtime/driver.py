@@ -19,7 +19,7 @@ that has been set since, and a step is noticed within a tick.
 Written on anyio, so that an embedded scheduler runs the same driver under asyncio.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter_ns
 from typing import Any, Protocol, cast
 
@@ -38,7 +38,7 @@ from cronoq_sansio.engine.actions import Step
 from cronoq_sansio.engine.events import Stalled, TimerFired, WallClockMoved
 from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.outbox import Outbox
-from cronoq_sansio.service.messages import FindTask, StoreAnswered, StoreQuery
+from cronoq_sansio.service.messages import FindTask, ListFinished, StoreAnswered, StoreQuery
 
 log = get_logger("term")
 
@@ -58,6 +58,9 @@ class Performer(Protocol):
 
     def hold(self, calls: bool, workers: bool) -> None:
         """Stop (True) or go on (False) giving flow-control credit to calls and to worker streams."""
+
+    def looked(self, duration: int) -> None:
+        """What came of a list that the store was asked for took so many nanoseconds, until now."""
 
     def tick(self) -> None:
         """Some time has passed."""
@@ -84,6 +87,7 @@ class Driver:
         self._alarm: anyio.CancelScope | None = None
         self._group: anyio.abc.TaskGroup | None = None
         self._slow = SlowSteps()
+        self._lists = anyio.Semaphore(limits.MAX_STORE_LISTS)
 
     # --- the call
 
@@ -156,8 +160,12 @@ class Driver:
 
     def ask(self, query: StoreQuery) -> None:
         """Ask the store, in a task of the term; the answer comes as `StoreAnswered`."""
-        if self._group is not None:
-            self._group.start_soon(self._ask, query)
+        if self._group is None:
+            return
+        if isinstance(query, FindTask):
+            self._group.start_soon(self._find, query)
+        else:
+            self._group.start_soon(self._list, query)
 
     # --- the term
 
@@ -204,17 +212,26 @@ class Driver:
         except Exception as error:
             self.end(TermEnded(f"a fault of the server: {describe(error)}"))
 
-    async def _ask(self, query: StoreQuery) -> None:
-        answer: Any
+    async def _find(self, query: FindTask) -> None:
+        self.deliver([StoreAnswered(query, await self._ask(self._store.find, query))])
+
+    async def _list(self, query: ListFinished) -> None:
+        """So many at a time; and the answer takes as long as what led to the question."""
+        async with self._lists:
+            answer = await self._ask(self._store.list, query)
+        begun = self._clock.now()
+        self.deliver([StoreAnswered(query, answer)])
+        self._performer.looked(self._clock.now() - begun)
+
+    async def _ask(self, ask: Callable[[Any], Awaitable[Any]], query: StoreQuery) -> Any:
         try:
-            answer = await (self._store.find(query) if isinstance(query, FindTask) else self._store.list(query))
+            return await ask(query)
         except StoreError as error:
             log.warning("a query to the store failed", error=str(error))
-            answer = Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
+            return Rejection(Code.UNAVAILABLE, "the store cannot be asked now; try again")
         except Exception as error:
             log.error("a query to the store failed", fault=describe(error))
-            answer = Rejection(Code.INTERNAL, "what is stored cannot be read; the server's log has the details")
-        self.deliver([StoreAnswered(query, answer)])
+            return Rejection(Code.INTERNAL, "what is stored cannot be read; the server's log has the details")
 
     # --- time
 

@@ -147,6 +147,10 @@ class Performer:
         """Stop (True) or go on (False) giving flow-control credit to calls and to worker streams."""
         self._lobby.hold(calls, workers)
 
+    def looked(self, duration: int) -> None:
+        """What came of a list that the store was asked for took so many nanoseconds, until now."""
+        self._lobby.looks.spent(duration)
+
     def tick(self) -> None:
         """Called now and then: tell of workers that had no line."""
         self._log.tick()

@@ -1,11 +1,11 @@
-"""Whose turn it is with calls that look at much, and when: connections in turns, half of the time for everybody else.
+"""Whose turn it is with calls that look at much, and when: connections in turns, and most of the time is for others.
 
 Theory. A page of a thousand tasks, or the figures of all pools, takes milliseconds, and a connection may ask for as
 many of them as it may have streams, in one go. Nothing of that breaks a rule. So such calls are not handed on with what
 else a read has brought; they have turns:
 
-- One after the other, over all connections. After each, nobody has a turn for as long as it took: so all together take
-  half of the time at most, and whoever came meanwhile is served.
+- One after the other, over all connections. After each, nobody has a turn until it was one part in `LOOK_SHARE` of the
+  time since it began. So whoever came meanwhile is served, and most calls of others meet none of these.
 - Connections have turns, and each has its own calls in their order. So whoever asks for a thousand lists at once waits
   for them, and a list of somebody else waits for one of these.
 - A lone one, or the first of many, waits for nobody.
@@ -20,7 +20,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from cronoq_sansio.limits import MAX_LOOK_PAUSE
+from cronoq_sansio.limits import LOOK_SHARE, MAX_LOOK_PAUSE
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.credit import Credit
@@ -101,5 +101,5 @@ class Turns(Generic[Who]):
         return who
 
     def spent(self, duration: int, now: int) -> None:
-        """A turn, or what came of one later, took so long until `now`: as long belongs to others, up to a bound."""
-        self.due = min(max(self.due, now) + duration, now + MAX_LOOK_PAUSE)
+        """A turn, or what came of one later, took so long until `now`: others have the rest, up to a bound."""
+        self.due = min(max(self.due, now - duration) + LOOK_SHARE * duration, now + MAX_LOOK_PAUSE)

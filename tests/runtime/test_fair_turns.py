@@ -111,7 +111,7 @@ async def test_what_a_lost_connection_has_asked_for_is_not_done(
     crowd.transport.send_eof()
     await trio.testing.wait_all_tasks_blocked()
     assert house.server.lobby.calls["Tasks.ListTasks", "ok"] < 10
-    assert len(house.server.lobby.looks._turns) == 0
+    assert len(house.server.lobby.looks) == 0
     service = house.server.terms.service
     assert service is not None and service.statistics()["open_requests"] == 0
 

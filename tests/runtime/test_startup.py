@@ -123,7 +123,7 @@ async def test_statistics_are_one_line(
     settings = replace(Settings(), server=ServerSettings(grpc_addr=("127.0.0.1", 0), http_addr=None))
     server = Server(settings, MemoryStore(key_retention=SECOND, key_retention_max=1), lambda _bound: None)
     statistics = Statistics(server.lobby, server.terms)
-    assert statistics.collect() == {"serving": False, "connections": 0}
+    assert statistics.collect() == {"serving": False, "connections": 0, "connections_in_turns": 0}
     nursery.start_soon(lambda: server.run(signals=False))
     await trio.testing.wait_all_tasks_blocked()
     caller = Caller(server, nursery)

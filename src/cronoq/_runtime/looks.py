@@ -21,6 +21,10 @@ class Looks:
         self._turns: Turns[Connection] = Turns()
         self._waits = trio.Event()
 
+    def __len__(self) -> int:
+        """How many connections wait."""
+        return len(self._turns)
+
     def arrived(self, connection: Connection) -> None:
         """Such calls wait there. Raises `TermEnded` when the term ends with one."""
         if self._turns.free(self._clock.now()):

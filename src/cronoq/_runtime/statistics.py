@@ -28,6 +28,7 @@ class Statistics:
         """The figures; those of a term only while one serves."""
         lobby, terms = self._lobby, self._terms
         figures: dict[str, Any] = {"serving": lobby.serving, "connections": len(lobby.connections)}
+        figures["connections_in_turns"] = len(lobby.looks)
         if terms.claim is not None:
             figures["epoch"] = terms.claim.epoch
         driver = terms.driver

@@ -1,5 +1,6 @@
 """Answers that their peers do not take: how much of them all connections keep together, and who is refused then."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,14 +15,13 @@ from cronoq_sansio.service.messages import (
     TaskInfo,
     TaskPage,
     TaskResult,
-    WorkerInfo,
-    WorkerList,
 )
 from cronoq_sansio.settings import LimitSettings
 from cronoq_sansio.wire import backlog, pb
 from cronoq_sansio.wire.backlog import Waiting, weight
 from cronoq_sansio.wire.framing import frame
 from cronoq_sansio.wire.http2_choice import MakeHttp2
+from cronoq_sansio.wire.protobuf_codec import ROUTES, encode_page
 from tests.wire.peer import SUBMIT, Peer, on_both_machines
 
 RESOURCE_EXHAUSTED = 8
@@ -57,22 +57,20 @@ def ask(peer: Peer, message: Message, path: str = WAIT) -> int:
     return stream_id
 
 
-WEIGHTS: list[tuple[Message, int]] = [
+WEIGHTS: list[tuple[Message | bytes, int]] = [
     (result(5_000), 5_000),
     (TaskResult(1, 7, None, "", "m" * 70), 70),
     (Submitted(1, False), 0),
     (SubmitReply(1, False, result(77)), 77),
     (CancelReply(True), 0),
     (info("m" * 100), 612),
-    (TaskPage((), 0), 0),
-    (TaskPage((info("m" * 100), info()), 0), 1_124),
+    (b"e" * 70, 70),
     (BatchReply((Submitted(1, False),) * 1_000), 512_000),
-    (WorkerList((WorkerInfo(1, "w", "p", (("zone", "a" * 100),), 1, 1, 1),)), 616),
 ]
 
 
 @pytest.mark.parametrize(("message", "size"), WEIGHTS)
-def test_what_an_answer_counts(message: Message, size: int) -> None:
+def test_what_an_answer_counts(message: Message | bytes, size: int) -> None:
     assert weight(message) == size
 
 
@@ -223,3 +221,34 @@ def test_the_largest_message_may_always_wait_alone() -> None:
     peer = Peer(LimitSettings(max_message_bytes=5 * MOST), window=0, waiting=waiting)
     assert peer.streams[ask(peer, result(5 * MOST))].status is None and waiting.total == 5 * MOST
     assert peer.streams[ask(peer, result(MOST))].status == RESOURCE_EXHAUSTED
+
+
+@on_both_machines
+def test_a_page_is_encoded_when_it_is_given_and_counts_its_bytes(
+    machine: MakeHttp2, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a peer could have the pages of a thousand calls encoded in one instant, by opening its windows."""
+    path, encoded = "/cronoq.v1.Tasks/ListTasks", 0
+    route = ROUTES[path.encode()]
+
+    def encode(message: Any) -> bytes:
+        nonlocal encoded
+        encoded += 1
+        return encode_page(message)
+
+    monkeypatch.setitem(ROUTES, route.path, replace(route, encode=encode, write=lambda message: frame(encode(message))))
+    waiting = Waiting()
+    peer = peer_of(window=0, machine=machine, waiting=waiting)
+    page = TaskPage(tuple(info("m" * n) for n in range(100)), 7)
+    stream_id = peer.call(pb.ListTasksRequest(), path)
+    assert peer.exchange() == []
+    (event,) = peer.server.take_look()
+    event.call.sink.reply(page)
+    given = encoded
+    assert given and waiting.total == len(encode_page(page))
+    peer.exchange()
+    assert peer.streams[stream_id].status is None
+    peer.client.update_settings({4: 1 << 20})
+    peer.exchange()
+    assert encoded == given and waiting.total == 0
+    assert peer.streams[stream_id].data == frame(encode_page(page)) and peer.streams[stream_id].status == 0

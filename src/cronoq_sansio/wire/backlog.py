@@ -23,14 +23,10 @@ from cronoq_sansio.limits import MAX_WAITING, SMALL_ANSWER, WAITING_PART, WAITIN
 from cronoq_sansio.service.messages import (
     BatchReply,
     Message,
-    SnapshotReply,
     SubmitReply,
     TaskInfo,
-    TaskPage,
     TaskResult,
-    WorkerList,
 )
-from cronoq_sansio.service.messages_recurring import RecurringListReply
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc_stream import GrpcStream
@@ -59,7 +55,7 @@ class Backlog:
         self.held = 0
         """Bytes of answers that wait here."""
 
-    def keep(self, stream: "GrpcStream", message: Message) -> Rejection | None:
+    def keep(self, stream: "GrpcStream", message: Message | bytes) -> Rejection | None:
         """The answer of a stream is to wait; why it may not, or None."""
         size = weight(message)
         if size < SMALL_ANSWER:
@@ -83,8 +79,8 @@ class Backlog:
         stream.kept = 0
 
 
-def weight(message: Message) -> int:
-    """Bytes that an answer takes while it waits, encoded or not: an estimate, not too small, of its variable parts."""
+def weight(message: Message | bytes) -> int:
+    """Bytes that an answer takes while it waits: of one that is not encoded an estimate of its variable parts."""
     weigh = _WEIGHTS.get(type(message))
     return 0 if weigh is None else weigh(message)
 
@@ -101,35 +97,14 @@ def _info(task: TaskInfo) -> int:
     return WAITING_PART + len(task.message) + len(task.key)
 
 
-def _page(page: TaskPage) -> int:
-    return WAITING_PART * len(page.tasks) + sum([len(task.message) + len(task.key) for task in page.tasks])
-
-
 def _batch(reply: BatchReply) -> int:
     return WAITING_PART * len(reply.members)
-
-
-def _workers(reply: WorkerList) -> int:
-    labels = sum(len(name) + len(text) for worker in reply.workers for name, text in worker.labels)
-    return WAITING_PART * len(reply.workers) + labels
-
-
-def _schedules(reply: RecurringListReply) -> int:
-    payloads = sum(len(view.spec.template.payload) for view in reply.schedules)
-    return 2 * WAITING_PART * len(reply.schedules) + payloads
-
-
-def _snapshot(reply: SnapshotReply) -> int:
-    return 4 * WAITING_PART * len(reply.engine.pools)
 
 
 _WEIGHTS: dict[type, Callable[[Any], int]] = {
     SubmitReply: _submitted,
     TaskResult: _result,
     TaskInfo: _info,
-    TaskPage: _page,
     BatchReply: _batch,
-    WorkerList: _workers,
-    RecurringListReply: _schedules,
-    SnapshotReply: _snapshot,
+    bytes: len,
 }

@@ -1,7 +1,9 @@
 """One call on a connection: what came in so far, and what waits to go out.
 
 Messages are queued by reference and encoded when flow control takes them, so that a queue holds no bytes beyond the
-message that is being sent. The messages of a stream share DATA frames.
+message that is being sent. The messages of a stream share DATA frames. Answers to calls that look at much are encoded
+when they are given: that belongs to their turn (`turns.py`), and nobody can have the work of a thousand turns done in
+one instant, by opening the windows that they wait for.
 
 Events of a `Watch` go out whole, where half of the peer's window can hold one: so the queue of a caller that does not
 read can be dropped at any time, and the status DATA_LOSS, which needs no window, reaches it. Half, because most peers
@@ -30,6 +32,10 @@ from cronoq_sansio.wire.protobuf_worker import encode_for_worker
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc import GrpcServer
+
+
+def _as_it_is(encoded: bytes) -> bytes:
+    return encoded
 
 
 class GrpcStream:
@@ -143,6 +149,8 @@ class GrpcStream:
     def reply(self, message: Message) -> None:
         """Answer a unary call: status OK, unless too much waits already."""
         if not self.closing and not self.over:
+            if self.route.looks:
+                message, self.encode = self.encode(message), _as_it_is
             refused = self.connection.backlog.keep(self, message)
             if refused is None:
                 self.queue.append(message)

@@ -189,7 +189,6 @@ class Connection:
         """Hand on a call that looks at much: its turn has come. Whether more of them wait. Raises `TermEnded`."""
         events = self._machine.take_look()
         if events:
-            self._useful = True
             self._lobby.handle(self, events)
         self._pass_on(self.flush())
         return len(self._machine.looks.waiting) > 0
@@ -299,6 +298,7 @@ class Connection:
         elif machine.http2.tiny_reads != self._settled:
             self._settle_reads()
         if machine.looks.waiting:
+            self._useful = True
             self._lobby.looks.arrived(self)
         if machine.http2.unsent or machine.wants_write():
             arisen = self.flush()
@@ -354,6 +354,7 @@ class Connection:
             if events:
                 self._lobby.handle(self, events, now)
             if machine.looks.waiting:
+                self._useful = True
                 self._lobby.looks.arrived(self)
         self._pass_on(self.flush())
 

@@ -3,7 +3,7 @@
 A stream that has something to send is *ready*, and `take` lets the ready ones speak in turns. One that the windows hold
 up waits apart, so that a peer which opens them a byte at a time costs no look at each: for its own window, for that of
 the connection, or until that has room for a whole event. Messages are encoded in a stream's turn and not before, and
-none while too many bytes wait encoded (`count_encoded`).
+none while too many bytes wait encoded (`count_encoded`); lists and figures come here encoded.
 """
 
 from collections import deque

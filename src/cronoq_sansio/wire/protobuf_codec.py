@@ -76,8 +76,8 @@ class Route:
     read: Callable[[bytes, LimitSettings], Request | Rejection | None] | None = None
     """The request of a whole content, if that is one message, not compressed, within the limit; else it gives None.
 
-    None for the two methods with a stream: all others have one request and one answer. None for those that `looks`:
-    what is asked there is looked at when it is answered.
+    None for the two methods with a stream: all others have one request and one answer. None where `looks` is True:
+    such a request is kept as it came until its turn.
     """
     write: Callable[[Any], bytes] | None = None
     """The whole content of an answer; None for the two methods with a stream."""

@@ -49,11 +49,11 @@ VALID = """
 ## Valid calls that cost much
 
 Lists, and messages that are small only as long as they are compressed, break no rule. What one peer asks for of them in
-one go is done in portions: messages [are inflated in parts](../operating/peers.md#how-much-is-inflated-at-once), and lists
-[have turns](../operating/peers.md#how-many-lists-at-once). How much there is of one, and whose turn is next, is tested
-without a clock: `tests/wire/test_inflation.py` and `test_turns.py`; that the whole server keeps to it,
-`tests/runtime/test_fair_turns.py`. One round of five or six seconds each on a busy machine of two processors, before the
-portions and with them; milliseconds of somebody else's `Submit`, which take about 0.5 there when nobody asks for lists,
+one go is done in portions: messages [are inflated in parts](../operating/peers.md#how-much-is-inflated-at-once), and
+lists [have turns](../operating/peers.md#how-many-lists-at-once). How much there is of one, and whose turn is next, is
+tested without a clock: `tests/wire/test_inflation.py` and `test_turns.py`; that the whole server keeps to it,
+`tests/runtime/test_fair_turns.py`. One round of five or six seconds each on a busy machine of two processors, before
+the portions and with them; milliseconds of somebody else's `Submit`. Without such a peer half of these took 0.5 there,
 and 6 from an SQLite file:
 
 | peer | p50 before | p99 before | p50 | p99 | slowest |
@@ -65,7 +65,7 @@ and 6 from an SQLite file:
 | 1,000 lists with a filter that lets nothing pass | 0.5 | 4,189 | 0.6 | 11.6 | 15.7 |
 | messages of 16 KB that are 16 MB inside | 53.7 | 356 | 1.2 | 17.4 | 24.9 |
 
-A `Submit` waits when it is sent, so the fewer there were the longer they took: before, seven of them in five seconds.
+The next `Submit` is sent when the one before it is answered, so before there were only seven of them in five seconds.
 """
 
 TIME = """

@@ -68,7 +68,6 @@ MAX_UNARMED_NAMES = 100  #: schedules that recovery does not arm and that the lo
 MAX_HOPELESS_REASONS = 100  #: reasons for which recovery ends tasks that are counted one by one; the rest is one sum
 LISTED_WORKER = 96  #: bytes that one takes in the answer to ListWorkers or Snapshot, without its name and labels …
 LISTED_LABEL = 8  #: … and each label beside its texts: tags and lengths
-MAX_STORE_LISTS = 16  #: pages that the store is asked for at a time: each has a thread, and others need some, too
 MAX_STORE_LISTS = 16  #: pages that the store is asked for at a time: a call for one task stands behind no more of them
 MAX_LISTED = 262_144  #: tasks of pages that wait for the store, about 64 MiB in all; further pages are refused
 DEFAULT_PAGE = 100  #: source page, "ListTasks": tasks of a page when the caller names no number

@@ -115,6 +115,12 @@ BOMBS = [
     ("SubmitRequest", within(1, many(b"\x82\x81\x80\x00\x00")), _DEPS),
     ("SubmitRequest", within(1, b"\x82\x01\x00" * 200 + within(1, b"x" * 5_000)) * 2, _DEPS),
     ("SubmitRequest", within(1, many(b"\x92\x01\x00")), _TAGS),
+    ("SubmitRequest", within(1, within(18, within(1, b"x"))) * 1_000, _TAGS),
+    (
+        "SubmitRequest",
+        within(1, b"\x92\x01\x00" * 32 + b"\x0a\x00" * 250) * 3 + within(1, within(1, b"x" * 5_000)),
+        _TAGS,
+    ),
     ("SubmitRequest", within(1, many(b"\x9a\x01\x00")), _TAGS.replace("tags:", "labels:")),
     (
         "SubmitRequest",

@@ -251,7 +251,7 @@ class _Walk:
                 self._others -= 1
                 if self._others < 0:
                     return _too_many_others(field >> 3)
-            if entries is not None and size > entries.free and entries.inside is not None:
+            if entries is not None and entries.inside is not None and (size > entries.free or not entries.name):
                 fault = self._look(entries, entries.inside, at, min(at + size, end), left, room)
                 if fault is not None:
                     return fault
@@ -260,12 +260,17 @@ class _Walk:
 
     def _look(self, entries: Entries, table: Table, at: int, end: int, left: Left, room: int) -> Rejection | None:
         """At a message within the message. `room`: how many of them might come, this one included."""
-        if table is _TASK and self._has_few(at, end):
+        inner: Left = {}
+        first, free = True, entries.free
+        if not entries.name:  # the next one is merged with it: they are counted together
+            first = entries.path not in left
+            inner = left.setdefault(entries.path, inner)
+        if not first:
+            free = 0
+        elif end - at <= free or (table is _TASK and self._has_few(at, end)):
             return None
-        # What may be there once is merged with the next one of it.
-        inner: Left = {} if entries.name else left.setdefault(entries.path, {})
         before = inner.get("deps", -1)
-        fault = self.level(at, end, table, inner, entries.free)
+        fault = self.level(at, end, table, inner, free)
         if fault is None:
             if "deps" in inner:
                 self._edges -= (before if before >= 0 else self._most(_DEPS)) - inner["deps"]

@@ -382,6 +382,17 @@ def test_priorities_and_frames_of_unknown_types(kind: int) -> None:
     assert talk.most(lambda _: frame, 10_000) == 2 * limits.PRIORITIES_PER_STREAM
 
 
+@pytest.mark.parametrize("cut", [1 << 20, 512])
+def test_large_frames_of_unknown_types(cut: int) -> None:
+    """Or a few of them would be many reads."""
+    talk = Talk(greeted())
+    frame = raw.frame(0x42, 0, 3, bytes(30 * limits.UNKNOWN_BYTES))
+    pieces = [frame[at : at + cut] for at in range(0, len(frame), cut)]
+    assert all(talk.say(piece) for _ in range(3) for piece in pieces)
+    assert not talk.say(frame[:9])
+    talk.calmed()
+
+
 @pytest.mark.parametrize("stream_id", [0, 1])
 def test_window_updates(stream_id: int) -> None:
     talk = Talk(greeted())

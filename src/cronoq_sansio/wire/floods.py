@@ -29,6 +29,7 @@ from cronoq_sansio.limits import (
     TINY_READ_BURST,
     TINY_READ_RATE,
     TINY_READS_PER_FRAME,
+    UNKNOWN_BYTES,
     USELESS_READ,
     USELESS_SETTINGS,
     WINDOW_UPDATE_BYTES,
@@ -265,8 +266,12 @@ class Floods:
         return WINDOW_UPDATES_PER_STREAM * self.opened + of_frames
 
     def priority(self) -> bool:
-        """A PRIORITY came, or a frame of a type that nobody knows."""
-        self._priorities += 1
+        """A PRIORITY came, or something that means as little."""
+        return self.unknown(0)
+
+    def unknown(self, size: int) -> bool:
+        """A frame of a type that nobody knows, with so many bytes."""
+        self._priorities += 1 + size // UNKNOWN_BYTES
         return self._priorities <= PRIORITIES_PER_STREAM * (self.opened + 1)
 
     def useless(self, now: int) -> int:

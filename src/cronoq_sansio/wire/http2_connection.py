@@ -183,7 +183,7 @@ class Http2Connection(Http2Output):
             if following - start > limits.MAX_FRAME or self._block_stream or not self._settled:
                 self._check_order(following - start, kind, flags, stream_id)
             if kind >= len(_FRAMES):
-                if not self._floods.priority():
+                if not self._floods.unknown(following - start):
                     raise Exceeded(peer_limits.UNKNOWN_FRAMES)
                 if following > end:
                     self._skip = following - end

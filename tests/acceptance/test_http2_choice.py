@@ -45,7 +45,9 @@ def test_other_values_are_refused_in_a_sentence(tmp_path):
 
 
 def test_check_says_that_it_is_for_diagnosis(tmp_path):
-    (tmp_path / "cronoq.toml").write_text('[server]\nhttp2 = "h2"\n')
+    (tmp_path / "cronoq.toml").write_text(
+        '[server]\nhttp2 = "h2"\ngrpc_addr = "127.0.0.1:0"\nhttp_addr = "127.0.0.1:0"\n'
+    )
     ended = run_cli("check", "--config", "cronoq.toml", folder=tmp_path)
     assert ended.returncode == 0 and "for diagnosis only" in ended.stdout + ended.stderr
 

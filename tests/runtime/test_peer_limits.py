@@ -261,7 +261,7 @@ async def a_worker_that_does_not_read(scene: Scene) -> None:
     work = head(1, raw.block(("te", "trailers"), path="/cronoq.v1.Workers/Work")) + raw.frame(raw.DATA, 0, 1, body)
     await scene.say(peer, raw.PREFACE + raw.settings(initial_window_size=0) + work)
     connection = list(scene.house.server.lobby.connections)[-1]
-    (stream,) = connection._machine.worker_streams()
+    (stream,) = connection._machine._streams.values()
     (slots,) = (pool.max for pool in scene.house.server._settings.pools)
     for _ in range(2 * slots + limits.OUTBOUND_SPARE):
         stream.send(Shutdown("", False))

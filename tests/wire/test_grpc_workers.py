@@ -264,12 +264,12 @@ def test_the_end_of_a_term_tells_every_worker() -> None:
     assert received(peer, stream_id) == ["registered", "shutdown"] and not peer.streams[stream_id].ended
     peer.say(stream_id, pb.WorkerMessage(heartbeat=pb.Heartbeat(lease=7)))
     assert peer.exchange() == []  # the term that knew this stream is gone
-    (sink,) = peer.server.worker_streams()
+    (sink,) = peer.server._streams.values()
     assert sink is stream.sink
     sink.close(Rejection(Code.UNAVAILABLE, "over"))
     peer.exchange()
     assert peer.streams[stream_id].status == UNAVAILABLE
-    assert peer.server.worker_streams() == [] and peer.server.receive_eof(peer.now) == []
+    assert not peer.server._streams and peer.server.receive_eof(peer.now) == []
 
 
 def test_finishing_ends_worker_streams_with_a_status() -> None:

@@ -6,7 +6,7 @@ is written by a second task that ends when nothing is left. Meanwhile the machin
 flow control and its queues), so at most one write, `limits.WRITE_SIZE`, is unsent here.
 
 All waiting of the reading task stands under one cancel scope whose deadline is the machine's next timeout: nothing is
-armed per read, and `wake` ends the wait for any other reason. One connection's failure ends that connection alone.
+armed per read, and whoever has another reason cancels it. One connection's failure ends that connection alone.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -20,6 +20,7 @@ Written on anyio, so that an embedded scheduler runs the same driver under async
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from time import perf_counter_ns
 from typing import Any, Protocol, cast
 
@@ -163,9 +164,9 @@ class Driver:
         if self._group is None:
             return
         if isinstance(query, FindTask):
-            self._group.start_soon(self._find, query)
+            self._group.start_soon(self._guard, partial(self._find, query))
         else:
-            self._group.start_soon(self._list, query)
+            self._group.start_soon(self._guard, partial(self._list, query))
 
     # --- the term
 

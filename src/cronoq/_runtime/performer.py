@@ -91,8 +91,8 @@ class Performer:
                 self._touch(connection)
             try:
                 if kind is Answer:
-                    sink.reply(action.outcome)
-                    counts[sink.route.name, "ok"] += 1
+                    refused = sink.reply(action.outcome)
+                    counts[sink.route.name, "ok" if refused is None else refused.code.value] += 1
                 elif kind is SendLease:
                     sink.send(action.lease)
                 elif kind is Reject:

@@ -29,9 +29,6 @@ LAST_END: End = ((1 << 63) - 1, (1 << 63) - 1)
 SMALL_OUTPUT = 1_024
 """Outputs up to this many bytes stand in the state row: one row less to write and to read."""
 
-NOTHING = bytearray()
-"""Nothing and some bytes are a `bytearray` with these bytes."""
-
 STEP = 16
 """Fewer rows than this are one statement. A statement costs as much as two rows, whatever it has to write."""
 
@@ -194,7 +191,7 @@ class BatchRows:
                 spoken += task_id, status, attempt, 0, first, last, end, message
                 continue
             placed += 1
-            output = NOTHING + stored.output
+            output = bytearray(stored.output)
             if message or stored.content_type:
                 ends += task_id, status, attempt, first, last, end, message, stored.content_type, output
             else:

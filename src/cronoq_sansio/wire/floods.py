@@ -67,7 +67,7 @@ class Bucket:
     def take_many(self, count: int, now: int) -> bool:
         """Like so many at once, at least one."""
         self.take(now)
-        self.level -= (count - 1) * SECOND
+        self.level -= max(count - 1, 0) * SECOND
         return self.level >= 0
 
     def fill(self) -> None:

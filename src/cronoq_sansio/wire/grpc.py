@@ -16,7 +16,7 @@ from typing import Any
 from cronoq_sansio import limits as fixed
 from cronoq_sansio.checks import invalid
 from cronoq_sansio.clock import NEVER
-from cronoq_sansio.errors import Code, Rejection
+from cronoq_sansio.errors import Rejection
 from cronoq_sansio.service.messages import (
     Call,
     CallEnded,
@@ -40,7 +40,7 @@ from cronoq_sansio.wire.framing import MessageReader, sole
 from cronoq_sansio.wire.grpc_admission import Admitted, Authenticate, Outcome, Refusal, Refused, look
 from cronoq_sansio.wire.grpc_call import QuickCall, whole_call
 from cronoq_sansio.wire.grpc_output import GrpcOutput
-from cronoq_sansio.wire.grpc_refusal import Text
+from cronoq_sansio.wire.grpc_refusal import CROWDED, FINISHED, NO_TURN, TOO_LATE, WORKER_ENDED, Text
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_decoder import HeaderList
 from cronoq_sansio.wire.http2_choice import MakeHttp2
@@ -52,12 +52,6 @@ from cronoq_sansio.wire.protobuf_worker import decode_worker
 from cronoq_sansio.wire.stalls import Stalls
 from cronoq_sansio.wire.strangers import Stranger, Strangers
 from cronoq_sansio.wire.turns import Looks
-
-_FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
-_TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
-_NO_TURN = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its turn came")
-_CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
-_WORKER_ENDED = "the worker closed its side of the stream"
 
 
 class GrpcServer(GrpcOutput):
@@ -78,8 +72,7 @@ class GrpcServer(GrpcOutput):
         """`refusal`: looked at for each call after its role, before its arguments.
 
         `unfinished`, `waiting`, `strangers`: what all connections of the process hold. `calls`: where calls are counted
-        that fail before any event tells of them, and worker streams that end for what came on them; an entry that is
-        missing is made.
+        of whose end no action tells; an entry that is missing is made.
         """
         self.owner: object = None
         """Whoever has the socket; never looked at."""
@@ -267,17 +260,15 @@ class GrpcServer(GrpcOutput):
             if stream.route.streaming:
                 if stream.worker is not None:
                     self._take_from_worker(stream, stream.worker, self._feed(stream, data, True), events)
-            elif not (event.ended and stream.reader is None and self._receive_whole(stream, data)):
-                self._take_part(stream, self._feed(stream, data, event.ended))
+            else:
+                if event.ended and stream.reader is None:  # usual: one DATA frame with one message, not compressed
+                    stream.request = sole(data, self._limits.max_message_bytes)
+                if stream.request is None or stream.reader is not None:
+                    self._take_part(stream, self._feed(stream, data, event.ended))
         if event.ended:
             self._on_remote_end(stream, events)
         elif event.size and not stream.closing:
             self._credit.note(stream, event.size)
-
-    def _receive_whole(self, stream: GrpcStream, data: bytes) -> bool:
-        """The usual case: the whole call is one DATA frame with one message, not compressed."""
-        stream.request = sole(data, self._limits.max_message_bytes)
-        return stream.request is not None
 
     def _feed(self, stream: GrpcStream, data: bytes, may_inflate: bool) -> list[bytes | Rejection]:
         """The messages that are complete with `data`."""
@@ -319,7 +310,7 @@ class GrpcServer(GrpcOutput):
         if self._credit.overdrawn(stream) or (stream.inflating and self._credit.crowded):
             self._credit.drop(stream)
             stream.reader = stream.request = None
-            self._fail(stream, _CROWDED)
+            self._fail(stream, CROWDED)
             return
         self.stalls.arm(self._now)
 
@@ -339,7 +330,7 @@ class GrpcServer(GrpcOutput):
                 stream.pieces, stream.seen = 0, -1
             self._credit.count(stream, reader.buffered)
             if stream.inflating and self._credit.crowded:
-                self._fail_stream(stream, _CROWDED, events)
+                self._fail_stream(stream, CROWDED, events)
                 return
             self.stalls.arm(self._now)
 
@@ -383,7 +374,7 @@ class GrpcServer(GrpcOutput):
             return
         if stream.route.looks:
             if not self.looks.add(stream, request):
-                self._fail_stream(stream, _CROWDED, events)
+                self._fail_stream(stream, CROWDED, events)
             return
         stream.request = None
         self._credit.count(stream, 0)
@@ -403,9 +394,9 @@ class GrpcServer(GrpcOutput):
         request = stream.route.decode(stream.request, self._limits)
         if isinstance(request, Rejection):
             self._fail_stream(stream, request, [])
+            self._credit.give()
             return []
         self.forget(stream)
-        self._credit.give()
         call = self.calls[stream.id] = whole_call(self, stream)
         return [CallReceived(call, stream.principal, request, stream.deadline)]
 
@@ -427,7 +418,7 @@ class GrpcServer(GrpcOutput):
     def _on_worker_end(self, stream: GrpcStream, incomplete: bool, events: list[ServiceEvent]) -> None:
         """Counts as disconnect (server.md section 4). The service may still give the status, until it is sent."""
         if stream.worker is not None:
-            events.append(WorkerGone(stream.worker, _WORKER_ENDED))
+            events.append(WorkerGone(stream.worker, WORKER_ENDED))
         if incomplete:
             self._fail(stream, invalid("the stream ended within a message"))
         elif stream.reader is None:
@@ -492,25 +483,22 @@ class GrpcServer(GrpcOutput):
             if stream.call is not None:
                 self.late_events.append(CallEnded(stream.call))
             if isinstance(stream, GrpcStream) and stream.worker is not None:
-                self.late_events.append(WorkerGone(stream.worker, _FINISHED.message))
-            stream.reject(_FINISHED)
+                self.late_events.append(WorkerGone(stream.worker, FINISHED.message))
+            stream.reject(FINISHED)
         self.http2.finish()
 
     def refuse_open(self, rejection: Rejection, shutdown: Shutdown) -> None:
         """The service that owned the calls is gone: all are rejected, workers get `shutdown`, no event tells of them.
 
-        Worker streams stay open until `finish`, or until `GrpcStream.close` of one of `worker_streams()`.
+        Worker streams stay open until `finish`, or until `GrpcStream.close`.
         """
         for stream in self._everybody():
             if stream.call is not None or stream.waits:
+                self._outcomes[stream.route.name, rejection.code.value] += 1
                 stream.reject(rejection)
             elif stream.worker is not None:
                 stream.send(shutdown)
                 stream.worker = None
-
-    def worker_streams(self) -> list[GrpcStream]:
-        """All worker streams that are not closed."""
-        return [stream for stream in self._streams.values() if stream.route.streaming and not stream.closing]
 
     def _everybody(self) -> list[QuickCall | GrpcStream]:
         """All that is open, oldest first."""
@@ -541,6 +529,8 @@ class GrpcServer(GrpcOutput):
             self.looks.drop(stream)
             self._credit.drop(stream)
             self.unpark(stream)
+            if not self.closed:
+                self._credit.give()
 
     def _fail_stream(self, stream: GrpcStream, rejection: Rejection, events: list[ServiceEvent]) -> None:
         """The peer sent something that ends the stream."""
@@ -574,7 +564,7 @@ class GrpcServer(GrpcOutput):
     # --- time
 
     def next_timeout(self) -> int | None:
-        """When `handle_timer` is due; None = never. Late calls are noticed: see http2.py."""
+        """When `handle_timer` is due; None = never. Late calls are noticed: see `http2_server.py`."""
         due = self.http2.next_timeout()
         return None if due is None else min(due, self.stalls.due)
 
@@ -592,12 +582,12 @@ class GrpcServer(GrpcOutput):
             self._inflate(events)
         if now >= self.stalls.due:
             for stream in self.stalls.late(self._streams.values(), now):
-                self._fail_stream(stream, _NO_TURN if stream.waits else _TOO_LATE, events)
+                self._fail_stream(stream, NO_TURN if stream.waits else TOO_LATE, events)
             for stream, limit, why in self.stalls.scan(self._streams.values(), now):
                 self.exceeded.append(limit)
                 self.http2.reset(stream.id, ENHANCE_YOUR_CALM)
                 self._end_stream(stream, why, events)
-            self._credit.give()
+        self._credit.give()
         return events
 
 

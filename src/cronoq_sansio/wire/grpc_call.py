@@ -38,8 +38,8 @@ class QuickCall(Call):
         """Like that of a `GrpcStream`."""
         return self
 
-    def reply(self, message: Message) -> None:
-        """Answer: status OK."""
+    def reply(self, message: Message) -> Rejection | None:
+        """Answer: status OK, or as `GrpcStream.reply` says."""
         connection = self.connection
         http2 = connection.http2
         # `prompt`, in one piece with this: else a peer could have a thousand large answers encoded for nothing.
@@ -48,8 +48,8 @@ class QuickCall(Call):
             if http2.answer(self.id, status.RESPONSE, data, status.OK):
                 self.sink = None  # itself: nothing would be freed before the next collection of garbage
                 del connection.calls[self.id]
-                return
-        connection.grow(self).reply(message)
+                return None
+        return connection.grow(self).reply(message)
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection."""

@@ -1,4 +1,4 @@
-"""The answer to a request that is no gRPC call: an HTTP status, and a sentence as text for whoever reads it with curl.
+"""What calls are told that end here. Of one that is no gRPC: an HTTP status, and a sentence for who reads it with curl.
 
 Text is DATA, so it may have to wait for the peer's window. Then it is a stream like any other: it counts against
 `max_concurrent_streams`, and is reset when the peer does not take it.
@@ -7,6 +7,7 @@ Text is DATA, so it may have to wait for the peer's window. Then it is a stream 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from cronoq_sansio.errors import Code, Rejection
 from cronoq_sansio.service.access import Principal
 from cronoq_sansio.wire.grpc_stream import GrpcStream
 from cronoq_sansio.wire.hpack_tables import Field
@@ -15,6 +16,12 @@ from cronoq_sansio.wire.protobuf_codec import Route
 
 if TYPE_CHECKING:
     from cronoq_sansio.wire.grpc import GrpcServer
+
+FINISHED = Rejection(Code.UNAVAILABLE, "the server closes the connection; connect again")
+TOO_LATE = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its message was complete")
+NO_TURN = Rejection(Code.DEADLINE_EXCEEDED, "the call's deadline passed before its turn came")
+CROWDED = Rejection(Code.OVERLOADED, "the server holds too many unfinished messages of all clients; try again later")
+WORKER_ENDED = "the worker closed its side of the stream"
 
 _NOBODY = Principal("", frozenset())
 _NONE = Route(b"", "", "", False, None, None)

@@ -146,8 +146,9 @@ class GrpcStream:
 
     # --- what the service and the runtime ask for
 
-    def reply(self, message: Message) -> None:
-        """Answer a unary call: status OK, unless too much waits already."""
+    def reply(self, message: Message) -> Rejection | None:
+        """Answer a unary call: status OK, unless too much waits already: then why it was refused instead."""
+        refused = None
         if not self.closing and not self.over:
             if self.route.looks:
                 message, self.encode = self.encode(message), _as_it_is
@@ -155,6 +156,7 @@ class GrpcStream:
             if refused is None:
                 self.queue.append(message)
             self._end(refused)
+        return refused
 
     def reject(self, rejection: Rejection) -> None:
         """End with the status of the rejection; what is queued is dropped, but for events: they came before."""

@@ -85,7 +85,6 @@ class H2Server(ServerTimers):
         """Which sides of each open stream have ended."""
         self._lingering: dict[int, int] = {}
         """Streams that we have ended and the peer has not, and when they are reset."""
-        """Bytes that came on them and are not credited yet."""
         self._last_stream = 0
         self._uncredited = 0
         self._dead = False

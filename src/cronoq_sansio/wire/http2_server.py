@@ -204,6 +204,7 @@ class Http2Server(Http2Connection, ServerTimers):
 
     def fragment(self, size: int, now: int) -> bool:
         """A read of so many bytes below has brought nothing for `receive`; False when there were too many of them."""
+        self._between = False  # so that the end of the frame is seen
         return self._floods.reads.take(size, now - self._lost)
 
     def _greet(self, data: bytes) -> int:

@@ -45,6 +45,8 @@ class HttpGuard:
                 self.limit = peer_limits.HTTP_LINES
             return self._lines.take_many(data.count(b"\n"), now)
         self.http2 = True
+        if not found:  # a read that completes no frame is no cheaper
+            return self._frames.take(now)
         return all(isinstance(item, Frame) and self._frames.take(now) for item in found)
 
     def without_upgrade(self, data: bytes) -> bytes:

@@ -1,10 +1,12 @@
 """Bugs in what the engine decides: the order of dispatch, dependencies, resources, bounds, attempts and leases."""
 
+from dataclasses import replace
 from typing import Any
 
 from cronoq_sansio.clock import SECOND
-from cronoq_sansio.engine import admission, dependencies, dispatch, engine, labels, leases, lifecycle, stocks, victims
+from cronoq_sansio.engine import dependencies, dispatch, engine, labels, leases, lifecycle, stocks, victims
 from cronoq_sansio.engine import events as ev
+from cronoq_sansio.engine.actions import Answer
 from cronoq_sansio.engine.durations import Durations
 from cronoq_sansio.engine.fair_share import Shares
 from cronoq_sansio.engine.records import EdgeResolved
@@ -173,7 +175,17 @@ def wakes_up_too_late(patch: Patch) -> None:
 @plant
 def answers_before_it_is_durable(patch: Patch) -> None:
     """A submission is acknowledged before its row is stored."""
-    patch.wrap(admission, "Answer", lambda before: lambda request, outcome, _after: before(request, outcome, 0))
+
+    def make(before: Any) -> Any:
+        def submit(whole: Any, event: Any) -> None:
+            said = whole.step.once_durable
+            known = len(said)
+            before(whole, event)
+            said[known:] = [replace(action, after=0) if type(action) is Answer else action for action in said[known:]]
+
+        return submit
+
+    patch.setitem(engine.HANDLERS, ev.TaskSubmitted, make(engine.HANDLERS[ev.TaskSubmitted]))
 
 
 @plant

@@ -10,6 +10,7 @@ from cronoq_sansio.outbox import Outbox, StepsDurable
 from cronoq_sansio.service import calls, waits, workers
 from cronoq_sansio.service.calls import Calls
 from cronoq_sansio.service.listing import Listings
+from cronoq_sansio.service.messages import SendLease
 from cronoq_sansio.service.results import Results
 from cronoq_sansio.service.schedules import Schedules
 from cronoq_sansio.service.stopping import Stopping
@@ -178,7 +179,19 @@ def ids_of_waiting_submissions_are_told_too_early(patch: Patch) -> None:
 @plant
 def leases_are_sent_too_early(patch: Patch) -> None:
     """A worker gets a lease before its dispatch is stored."""
-    patch.wrap(workers, "SendLease", lambda before: lambda stream, lease, _after: before(stream, lease, 0))
+
+    def make(before: Any) -> Any:
+        def place(self: Any) -> None:
+            said = self._turn.once_durable
+            known = len(said)
+            before(self)
+            said[known:] = [
+                replace(action, after=0) if type(action) is SendLease else action for action in said[known:]
+            ]
+
+        return place
+
+    patch.wrap(workers.Workers, "place", make)
 
 
 @plant

@@ -17,7 +17,8 @@ and that the server has noticed. With a path in `CRONOQ_LEDGER` they play for lo
 the calls compares with a process that only uses a processor:
 
     export CRONOQ_LEDGER=bench/connections.json
-    python -m pytest tests/acceptance/test_floods.py tests/acceptance/test_idle_connections.py
+    make setup
+    .venv/bin/python -m pytest tests/acceptance/test_floods.py tests/acceptance/test_idle_connections.py
 
 The page is made from that file. Server, caller and flood share {cpus} processors, so the process beside which the calls
 are usual is as greedy as a flood; what the calls wait is then also what the scheduler of the system makes of three

@@ -87,6 +87,10 @@ and does nothing.
 """
     text += "".join(f"| {name} | {MEANINGS[state]} |\n" for state, name in STATES.items())
     text += "\n## What each frame of the peer does\n\n"
+    text += (
+        "HEADERS on a stream that is open already are trailers, and these end it (section 8.1): without END_STREAM\n"
+    )
+    text += "the state would allow them, and the stream is reset with `PROTOCOL_ERROR` all the same.\n\n"
     text += f"| state | {' | '.join(INPUTS.values())} |\n|---{'|---' * len(INPUTS)}|\n"
     rows = table(server=True)
     for state, name in STATES.items():

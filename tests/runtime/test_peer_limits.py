@@ -322,7 +322,7 @@ async def scene(nursery: trio.Nursery) -> Scene:
 
 
 NO_FLOODS = [limit for limit in PLAYS if not limit.flood and limit is not peer_limits.KEPT_OUT]
-ELSEWHERE = {peer_limits.HANDSHAKE, peer_limits.HTTP_FRAMES, peer_limits.HTTP_LINES}
+ELSEWHERE = {peer_limits.HANDSHAKE, peer_limits.TLS_FAILED, peer_limits.HTTP_FRAMES, peer_limits.HTTP_LINES}
 """Met with TLS alone, and on the HTTP port: test_server_tls.py, test_http.py."""
 
 
@@ -425,6 +425,20 @@ async def test_a_tls_handshake_that_does_not_come(
     assert trio.current_time() == limits.TLS_HANDSHAKE_TIMEOUT / SECOND
     assert scene.counted() == {"handshake": 1}
     check_line(peer_limits.HANDSHAKE, capsys)
+    nursery.cancel_scope.cancel()
+
+
+async def test_a_client_without_tls_is_told_of(
+    autojump_clock: MockClock, nursery: trio.Nursery, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commonest mistake when TLS is introduced: an operator sees who has not heard of it."""
+    scene = await begin(nursery, settings(tls=certificates.write(tmp_path)))
+    peer = scene.connect()
+    peer.try_send(raw.PREFACE)
+    await hear(peer)
+    assert scene.counted() == {"tls_failed": 1}
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "limit=tls_failed" in line]
+    assert "the TLS handshake failed: " in line and peer_limits.TLS_FAILED.remedy in line
     nursery.cancel_scope.cancel()
 
 

@@ -135,6 +135,19 @@ def test_what_tls_reads_for_nothing_counts_alike() -> None:
     assert all(machine.fragment(1_448, START) for _ in range(5_000)) and machine.tiny_reads == 0
 
 
+def test_a_frame_whose_record_comes_in_pieces_forgives_them_however_usual_it_is() -> None:
+    """Whoever is behind a tunnel that cuts records has a piece or two with each call."""
+    machine = greeted()
+    fields, trailers = ((b":status", b"200"),), ((b"grpc-status", b"0"),)
+    for stream in range(1, 6 * MOST, 2):
+        assert machine.fragment(100, START)
+        call = raw.frame(raw.HEADERS, raw.END_HEADERS, stream, BLOCK) + raw.frame(raw.DATA, 1, stream, b"x")
+        assert machine.receive(call, START)
+        machine.answer(stream, fields, b"", trailers)
+        machine.take(1 << 16)
+    assert machine.tiny_reads == 0 and not machine.closed
+
+
 # --- time
 
 

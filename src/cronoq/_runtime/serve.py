@@ -50,7 +50,7 @@ from cronoq_sansio.wire.backlog import Waiting
 from cronoq_sansio.wire.credit import Unfinished
 from cronoq_sansio.wire.grpc import GrpcServer
 from cronoq_sansio.wire.http2_choice import H2, choose
-from cronoq_sansio.wire.peer_limits import HANDSHAKE
+from cronoq_sansio.wire.peer_limits import HANDSHAKE, tls_failed
 from cronoq_sansio.wire.strangers import Strangers
 
 if TYPE_CHECKING:
@@ -230,6 +230,8 @@ class Server:
                 agreed = True
             if guest.scope.cancelled_caught and trio.current_time() >= due:
                 self.lobby.exceeded(HANDSHAKE, guest.peer)
+        except ssl.SSLError as error:
+            self.lobby.exceeded(tls_failed(error.reason or str(error)), guest.peer)
         except (OSError, trio.ClosedResourceError) as error:
             log.debug("a TLS handshake failed", peer=guest.peer, cause=str(error))
         finally:

@@ -34,6 +34,7 @@ from hyperframe.frame import GoAwayFrame, SettingsFrame
 
 from cronoq_sansio import limits
 from cronoq_sansio.wire import frames, peer_limits
+from cronoq_sansio.wire import http2_words as words
 from cronoq_sansio.wire.floods import Replies
 from cronoq_sansio.wire.frames import Fault, Frame, FrameCutter
 from cronoq_sansio.wire.hpack_decoder import HeaderList
@@ -139,6 +140,8 @@ class H2Server(ServerTimers):
         found = cutter.feed(data)
         if cutter.greeted and not self._greeted:
             self._greet()
+        elif found and not cutter.greeted:  # something else: who speaks HTTP/1.1 is told so
+            self._out += words.answer_to(data)
         self._receive_frames(found, events)
         if cutter.kept:
             self._time_frame(cutter.begun, anew=cutter.finished)

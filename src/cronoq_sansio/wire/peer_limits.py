@@ -95,6 +95,11 @@ UNFINISHED = PeerLimit(
     "find out who sends frames and headers and does not end them; if it goes on, keep the address out with a firewall",
 )
 HANDSHAKE = PeerLimit("handshake", f"no TLS handshake within {seconds(limits.TLS_HANDSHAKE_TIMEOUT):g} s", _SLOW)
+TLS_FAILED = PeerLimit(
+    "tls_failed",
+    "the TLS handshake failed",
+    "a peer without TLS belongs to a server without it; or it does not trust our certificate, or the name in it",
+)
 KEEPALIVE = PeerLimit("keepalive", "ping not answered", "", usual=True)
 IDLE = PeerLimit("idle", f"no open stream for {seconds(limits.IDLE_TIMEOUT):g} s", "", usual=True)
 UNREAD = PeerLimit(
@@ -150,8 +155,8 @@ KEPT_OUT = PeerLimit(
 ALL = (
     *(RESETS, PINGS, SETTINGS, SETTINGS_ENTRIES, GOAWAYS, EMPTY_DATA, TINY_DATA, TINY_READS, PRIORITIES),
     *(UNKNOWN_FRAMES, WINDOW_UPDATES, HEADER_BYTES, CONTINUATIONS, HEADER_LIST, REFUSED_CALLS, UNREAD_REPLIES),
-    *(NOT_HTTP2, BROKEN_RULE, PREFACE, HEADERS, SLOW_FRAME, UNFINISHED, HANDSHAKE, KEEPALIVE, IDLE, UNREAD, STALLED),
-    *(SLOW_MESSAGE, SLOW_ANSWER, WORKER_BEHIND, HTTP_FRAMES, HTTP_LINES),
+    *(NOT_HTTP2, BROKEN_RULE, PREFACE, HEADERS, SLOW_FRAME, UNFINISHED, HANDSHAKE, TLS_FAILED, KEEPALIVE, IDLE, UNREAD),
+    *(STALLED, SLOW_MESSAGE, SLOW_ANSWER, WORKER_BEHIND, HTTP_FRAMES, HTTP_LINES),
     *(CONNECTIONS, CONNECTIONS_OF_PEER, MADE_ROOM, KEPT_OUT),
 )
 """Every limit, in the order of the documentation."""
@@ -168,3 +173,8 @@ class Exceeded(Fault):
     def __init__(self, limit: PeerLimit) -> None:
         super().__init__(ENHANCE_YOUR_CALM, limit.says)
         self.limit = limit
+
+
+def tls_failed(cause: str) -> PeerLimit:
+    """`TLS_FAILED`, and why: the words of OpenSSL."""
+    return replace(TLS_FAILED, says=f"{TLS_FAILED.says}: {cause}")

@@ -12,11 +12,11 @@
 """
 
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import trio
 
-from cronoq._runtime.transport import Transport
+from cronoq._runtime.transport import Patient, Transport
 from cronoq.errors import StartError
 from cronoq_sansio.limits import MAX_CONFIG_FILE, MAX_TLS_UNSENT, READ_SIZE, TLS_RECORD
 from cronoq_sansio.settings import TlsSettings
@@ -26,7 +26,7 @@ HTTP_PROTOCOLS = ("h2", "http/1.1")
 """What ALPN offers on each listener (server.md section 6)."""
 
 
-class TlsTransport:
+class TlsTransport(Patient):
     """The server's end of one TLS connection, above the transport that carries it."""
 
     __slots__ = ("_arrived", "_below", "_ended", "_incoming", "_left", "_object", "_outgoing", "arrived")
@@ -114,16 +114,6 @@ class TlsTransport:
             raise
         self._arrived = True  # the end, which the next call tells
         return b"".join(parts)
-
-    @property
-    def send(self) -> Callable[[bytes | memoryview], int]:
-        """`try_send`."""
-        return self.try_send
-
-    @property
-    def recv(self) -> Callable[[int], bytes | None]:
-        """`try_receive`."""
-        return self.try_receive
 
     async def wait_readable(self) -> None:
         """Until `try_receive` has something to say."""

@@ -6,6 +6,7 @@ standard library, `MemoryTransport` is the same in memory.
 """
 
 import socket
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Protocol
@@ -55,6 +56,30 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Close. Tasks that wait get `trio.ClosedResourceError`. Idempotent."""
+
+
+class Patient(ABC):
+    """A transport that never raises `BlockingIOError`."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def try_send(self, data: bytes | memoryview) -> int:
+        """As of `Transport`."""
+
+    @abstractmethod
+    def try_receive(self, most: int = READ_SIZE) -> bytes | None:
+        """As of `Transport`."""
+
+    @property
+    def send(self) -> Callable[[bytes | memoryview], int]:
+        """`try_send`."""
+        return self.try_send
+
+    @property
+    def recv(self) -> Callable[[int], bytes | None]:
+        """`try_receive`."""
+        return self.try_receive
 
 
 class SocketTransport:
@@ -127,7 +152,7 @@ class _Pipe:
             await self.changed.park()
 
 
-class MemoryTransport:
+class MemoryTransport(Patient):
     """One end of a connection in memory; `memory_pair` makes both."""
 
     unsent = False
@@ -148,16 +173,6 @@ class MemoryTransport:
         if taken:
             pipe.changed.unpark_all()
         return len(taken)
-
-    @property
-    def send(self) -> Callable[[bytes | memoryview], int]:
-        """`try_send`."""
-        return self.try_send
-
-    @property
-    def recv(self) -> Callable[[int], bytes | None]:
-        """`try_receive`."""
-        return self.try_receive
 
     def try_receive(self, most: int = READ_SIZE) -> bytes | None:
         """Take what has arrived. `ConnectionResetError` when the peer has broken the connection."""

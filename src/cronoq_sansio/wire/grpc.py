@@ -5,7 +5,7 @@ message looked at. Statuses for what a caller gets wrong on this level: HTTP 405
 UNIMPLEMENTED for methods and encodings, RESOURCE_EXHAUSTED for messages above the limit, INVALID_ARGUMENT for the rest;
 INTERNAL is ours alone.
 
-What a peer may make us keep is bounded in `credit.py` and `backlog.py`, how long we wait in `stalls.py` and `http2.py`.
+Bounds of what a peer may make us keep: `credit.py`, `backlog.py`; of how long we wait: `stalls.py`, `server_timers.py`.
 """
 
 from collections import defaultdict, deque

@@ -167,14 +167,14 @@ def broken(rule: str) -> PeerLimit:
     return replace(BROKEN_RULE, says=f"{BROKEN_RULE.says}: {rule}")
 
 
+def tls_failed(cause: str) -> PeerLimit:
+    """`TLS_FAILED`, and why: the words of OpenSSL."""
+    return replace(TLS_FAILED, says=f"{TLS_FAILED.says}: {cause}")
+
+
 class Exceeded(Fault):
     """The peer has exceeded a limit."""
 
     def __init__(self, limit: PeerLimit) -> None:
         super().__init__(ENHANCE_YOUR_CALM, limit.says)
         self.limit = limit
-
-
-def tls_failed(cause: str) -> PeerLimit:
-    """`TLS_FAILED`, and why: the words of OpenSSL."""
-    return replace(TLS_FAILED, says=f"{TLS_FAILED.says}: {cause}")
